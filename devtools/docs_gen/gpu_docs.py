@@ -120,7 +120,8 @@ def keep_costs(stages: dict[str, Any]) -> str:
 def keep_restored(found: dict[str, Any]) -> str:
     is_exact = all(one["ended as the training that nobody killed"] for one in found.values())
     end = "ends bit for bit as the one that nobody killed" if is_exact else "ends otherwise"
-    return f"the training with {' and with '.join(found)} goes on after the last commit, and {end}"
+    names = " and with ".join(found)
+    return f"the training with {names} continues after the last commit, and {end}"
 
 
 def warm(found: dict[str, Any]) -> str:

@@ -38,9 +38,9 @@ def scale(
     from hvdchart.run.change import control
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
-    goes_on = control.scale(cluster, name, number, group, helm, say)
+    continues = control.scale(cluster, name, number, group, helm, say)
     has = f"run {name} has {pluralize(number, 'worker')}"
-    if goes_on:
+    if continues:
         show(f"{has} and continues; a deploy of the same spec leaves that number")
     else:
         show(f"{has} and starts again; the next deploy of its spec restores the number there")

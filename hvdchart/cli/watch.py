@@ -102,7 +102,7 @@ def _serve(views: Iterator["View"], port: int) -> "View":
             raise typer.BadParameter(f"--port {port}: {error.strerror}") from error
         with suppress(KeyboardInterrupt):
             show(f"{shown.name}: {server.address}")
-            note("Ctrl-C ends the page; the run goes on")
+            note("Ctrl-C ends the page; the run continues")
             for view in views:
                 shown = view
                 server.update(view)

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.chart_files import is_gpu
-from hvdchart.run.state.pod_requests import amounts, pod_requests
+from hvdchart.run.state.pod_requests import amounts, is_condition_taint, is_daemon, pod_requests
 
 Object: TypeAlias = dict[str, Any]
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 GPU_PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
 _NFD = "feature.node.kubernetes.io/"
 _RDMA = re.compile(r"rdma/.+|.+/rdma[^/]*|vpc\.amazonaws\.com/efa|nvidia\.com/(hostdev|.*rdma.*)")
-# Taints that Kubernetes itself sets while a node has a problem.
-_CONDITION_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
 _CONTROL_PLANE = re.compile(r"node-role\.kubernetes\.io/(control-plane|master)")
 # Virtual nodes of a cloud's container service, or simulated ones (KWOK): they have no kubelet that
 # could run a rank.
@@ -39,8 +37,6 @@ _ACCELERATOR = re.compile(
 )
 # The maximum number of cores per socket in a spec.
 _MOST_CORES = 1024
-# The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
-_DAEMON_OWNERS = {"DaemonSet", "Node"}
 
 
 @dataclass(frozen=True)
@@ -131,8 +127,7 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
     for pod in pods:
         requests = pod_requests(pod)
         used.update(requests)
-        owners = {owner.get("kind") for owner in pod["metadata"].get("ownerReferences") or []}
-        if owners & _DAEMON_OWNERS:
+        if is_daemon(pod):
             daemons.update(requests)
     published = sum(1 for zone in zones if zone.get("type") == "Node")
     numa_nodes = published or _count(labels, "memory-numa.node_count")
@@ -150,7 +145,7 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
         numa_nodes=numa_nodes,
         has_several_numa=(numa_nodes or 0) > 1 or labels.get(f"{_NFD}memory-numa") == "true",
         threads_per_core=_threads(labels),
-        taints=tuple(t for t in _taints(node) if not _CONDITION_TAINT.match(t["key"])),
+        taints=tuple(t for t in _taints(node) if not is_condition_taint(t["key"])),
         unusable=_unusable_reason(node),
     )
 
@@ -180,7 +175,7 @@ def _unusable_reason(node: Object) -> str:
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(name) == value for name, value in _VIRTUAL_LABELS):
         return "virtual"
-    tainted = [taint["key"] for taint in _taints(node) if _CONDITION_TAINT.match(taint["key"])]
+    tainted = [taint["key"] for taint in _taints(node) if is_condition_taint(taint["key"])]
     if tainted:
         return f"tainted {tainted[0]}"
     status = node.get("status", {})

@@ -6,7 +6,6 @@ other pods, cordons, nodes that are not ready. Nodes that do not exist yet do no
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,15 +13,11 @@ from typing import Any
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values, pod_needs
 from hvdchart.quantity import amount_text, pluralize, room_text
-from hvdchart.run.state.pod_requests import amounts, pod_requests
+from hvdchart.run.state.pod_requests import amounts, is_condition_taint, is_daemon, pod_requests
 from hvdchart.run.state.release import Object
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
 
-# Taints that Kubernetes itself sets while a node has a problem.
-_PASSING_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
-# The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
-_DAEMON_OWNERS = {"DaemonSet", "Node"}
 # The maximum number of pods on a node by the kubelet's default: pods without a request may fill it.
 _MOST_PODS = 110
 _REMEDY = "use fewer or smaller workers"
@@ -132,9 +127,7 @@ def _free(node: Object, pods: Iterable[Object]) -> dict[str, int]:
     """Return a node's resources for pods, without those of the daemons that always run there."""
     used: Counter[str] = Counter()
     for pod in pods:
-        metadata = pod.get("metadata") or {}
-        owners = {owner.get("kind") for owner in metadata.get("ownerReferences") or []}
-        if owners & _DAEMON_OWNERS:
+        if is_daemon(pod):
             used.update(pod_requests(pod))
     allocatable = amounts((node.get("status") or {}).get("allocatable") or {})
     return {name: amount - used[name] for name, amount in allocatable.items()}
@@ -144,7 +137,7 @@ def _without_passing(node: Object) -> Object:
     """Return a node without the taints and the cordon that keep pods off only temporarily."""
     spec = dict(node.get("spec") or {})
     taints = spec.get("taints") or []
-    spec["taints"] = [each for each in taints if not _PASSING_TAINT.match(str(each.get("key")))]
+    spec["taints"] = [each for each in taints if not is_condition_taint(str(each.get("key")))]
     spec.pop("unschedulable", None)
     return {**node, "spec": spec}
 

@@ -107,7 +107,7 @@ def carry_over_size(
     if 0 < minimum < workers:
         ledger.put(("worker", "minimum"), minimum, sized)
         ledger.add_check(
-            "the run goes on with fewer workers, down to worker.minimum: the ranks start again, "
+            "the run continues with fewer workers, down to worker.minimum: the ranks start again, "
             "from what the script keeps (keep)"
         )
     if asked.max_ranks and asked.max_ranks > ranks:

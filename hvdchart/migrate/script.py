@@ -117,7 +117,7 @@ def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:
 
 
 def _read_lines(text: str) -> dict[int, str]:
-    """Return the lines with commands by number, each with the lines in which it goes on."""
+    """Return the lines with commands by number, each with the lines in which it continues."""
     return {
         text.count("\n", 0, found.start()) + 1: found[1].replace("\\\n", "")
         for found in _COMMAND.finditer(text)

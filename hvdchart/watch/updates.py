@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.follow.changes import Follower
@@ -31,7 +32,6 @@ from hvdchart.watch.view_model import View
 LOOK_EVERY = 4.0
 LOOK_AGAIN_AFTER = 30.0
 # The HTTP status of a missing right, and a component that no pod has.
-_FORBIDDEN = 403
 _NO_COMPONENT = "none"
 # Seconds between two views: changes until then are shown together.
 SETTLE = 0.25
@@ -100,7 +100,7 @@ class _Readers:
         try:
             self._read_run(name, "master")
         except RefusedError as refused:
-            if refused.status != _FORBIDDEN:
+            if refused.status != HTTPStatus.FORBIDDEN:
                 raise
             # Perhaps only the logs are refused: then show the rest.
             self._read_run(name, _NO_COMPONENT)

@@ -29,7 +29,7 @@ def attempt(start: float, first: int, *times: float) -> list[Step]:
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        pytest.param(attempt(0, 1, 8, 9, 11, 12), (1, 0), id="goes on"),
+        pytest.param(attempt(0, 1, 8, 9, 11, 12), (1, 0), id="continues"),
         pytest.param(attempt(0, 1, 8, 9, 21, 22), (11, 0), id="stands still"),
         pytest.param(attempt(0, 1, 8, 9) + attempt(12, 2, 14, 15), (4, 1), id="lost"),
         # The ranks go on for a while, and only the time without a step counts.

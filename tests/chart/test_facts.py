@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_workers, read_data
 from hvdchart.spec.run_options import MOST_WORKERS
+from hvdchart.values.merge import merged_groups
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,
@@ -54,6 +56,51 @@ def test_hvdchart_knows_the_volumes_of_the_chart() -> None:
     assert used == {*reserved["volumes"], *reserved["replaceableVolumes"]}
     assert all(is_charts_volume(name) for name in used)
     assert not is_charts_volume("data")
+
+
+GROUPS: Values = {
+    "volumes": [{"name": "data", "emptyDir": {}}],
+    "worker": {
+        "number": 2,
+        "env": [{"name": "A", "value": "1"}],
+        "nodeSelector": {"pool": "cpu", "zone": "a"},
+        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
+        "tolerations": [{"key": "cpu"}],
+    },
+    "workerGroups": [
+        {"name": "same"},
+        {
+            "name": "more",
+            "number": 3,
+            "env": [{"name": "B", "value": "2"}],
+            "nodeSelector": {"pool": "other"},
+            "resources": {"limits": {"cpu": "2"}},
+            "volumes": [{"name": "own", "emptyDir": {}}],
+        },
+        {"name": "less", "env": [], "nodeSelector": {}, "resources": None, "tolerations": []},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def sets() -> dict[str, Manifest]:
+    return {one["metadata"]["name"]: one["spec"] for one in of_kind(render(GROUPS), "StatefulSet")}
+
+
+@pytest.mark.parametrize("group", merged_groups(GROUPS), ids=lambda group: str(group["name"]))
+def test_hvdchart_merges_worker_groups_as_the_chart_does(
+    sets: dict[str, Manifest], group: dict[str, Any]
+) -> None:
+    found = sets[f"hvd-{group['name']}"]
+    pod = found["template"]["spec"]
+    (worker,) = pod["containers"]
+    assert found["replicas"] == group["number"]
+    for of_pod, key in ((pod, "nodeSelector"), (pod, "tolerations"), (worker, "resources")):
+        assert (of_pod.get(key) or None) == (group.get(key) or None), key
+    names = {"A", "B"}
+    assert [e for e in worker["env"] if e["name"] in names] == (group["env"] or [])
+    own = [volume for volume in pod["volumes"] if volume["name"] in ("data", "own")]
+    assert own == group["volumes"]
 
 
 ENDS = {"Finished": 0, "Failed": 78}

@@ -397,7 +397,7 @@ def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:
 
 
 def test_lease_of_a_session_is_on_the_job() -> None:
-    """Only there: another session of the same run goes on with its pods."""
+    """Only there: another session of the same run continues with its pods."""
     session = {"id": "1a2b", "leaseSeconds": 600}
     made = render({"session": session})
     notes = one(made, "Job")["metadata"]["annotations"]

@@ -31,7 +31,7 @@ from tests.support.namespace import HELMS, Namespace
 
 @pytest.fixture(scope="module", params=HELMS)
 def active_run(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
-    """A run that goes on, after each of these upgrades in turn."""
+    """A run that continues, after each of these upgrades in turn."""
     longer: Values = {"master": {"backoffLimit": 9, "activeDeadlineSeconds": 99}}
     with empty_namespace(kubeconfig) as place:
         return {

@@ -114,7 +114,7 @@ if dist.get_rank() == 0:
 dist.barrier()
 dist.destroy_process_group()
 """
-# The first attempt goes on until a worker leaves.
+# The first attempt continues until a worker leaves.
 LEFT = """
 import json, os, socket, time
 import torch

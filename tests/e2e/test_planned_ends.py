@@ -15,7 +15,7 @@ from tests.e2e.quick_runs import values
 from tests.support.namespace import Namespace, Values
 from tests.support.volumes import claimed_folder
 
-# Says where it begins, makes a step in each rank's memory, and goes on until it is ended.
+# Says where it begins, makes a step in each rank's memory, and continues until it is ended.
 TRAIN = """
 import os, time
 import keep
@@ -77,10 +77,10 @@ def stopped(training: Namespace) -> Namespace:
 
 def test_a_stop_loses_no_step(stopped: Namespace) -> None:
     hvdchart(stopped, "restart", *here(stopped), "hvd")
-    wait_until(lambda: is_in_log(stopped, "BEGINS 100"), 240, "the run goes on", PROGRAM_PAUSE)
+    wait_until(lambda: is_in_log(stopped, "BEGINS 100"), 240, "the run continues", PROGRAM_PAUSE)
 
 
 @pytest.mark.parametrize("command", [["restart", "hvd"], ["scale", "hvd", "2"]], ids=" ".join)
 def test_a_change_loses_no_step(training: Namespace, command: list[str]) -> None:
     hvdchart(training, command[0], *here(training), *command[1:])
-    wait_until(lambda: is_in_log(training, "BEGINS 100"), 240, "the run goes on", PROGRAM_PAUSE)
+    wait_until(lambda: is_in_log(training, "BEGINS 100"), 240, "the run continues", PROGRAM_PAUSE)

@@ -1,4 +1,4 @@
-"""A release of the chart from a registry: upgraded while a run goes on, and uninstalled."""
+"""A release of the chart from a registry: upgraded while a run continues, and uninstalled."""
 
 from __future__ import annotations
 

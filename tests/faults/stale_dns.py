@@ -1,4 +1,4 @@
-"""A DNS server that goes on giving the answers that it has once given."""
+"""A DNS server that continues to give the answers that it has once given."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def find_difference(build: Callable[[], Part], change: Callable[[Part], None]) -
     step_of_state = keep.State(part=again).restore()
     keep.State._all.clear()
     if step_of_state != 4:
-        return f"goes on after step {step_of_state}"
+        return f"continues after step {step_of_state}"
     return "" if is_alike(wanted, again.state_dict()) else f"{again.state_dict()} for {wanted}"
 
 

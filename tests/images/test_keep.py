@@ -1,4 +1,4 @@
-"""keep with each framework: the next attempt goes on where the ranks have been."""
+"""keep with each framework: the next attempt continues where the ranks have been."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from hvd_pods.shared.run import Run
@@ -51,7 +52,7 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
         for stateful_set in run.release.stateful_sets:
             end_workers = partial(cluster.scale, str(stateful_set["metadata"]["name"]), 0)
             # Somebody else may have deleted it since it was read.
-            unless_refused(end_workers, None, [404])
+            unless_refused(end_workers, None, [HTTPStatus.NOT_FOUND])
     return before
 
 

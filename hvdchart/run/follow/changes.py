@@ -183,9 +183,9 @@ def is_temporary(error: ClusterError) -> bool:
 def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:
     """Call a function, and retry while the API server does not answer.
 
-    What goes on after its answer, such as a watch or a log, may break at any time: its reader opens
-    it again, and retries only that. The time counts from the first failure. Raises a refusal, and
-    the last ClusterError.
+    What continues after its answer, such as a watch or a log, may break at any time: its reader
+    opens it again, and retries only that. The time counts from the first failure. Raises a refusal,
+    and the last ClusterError.
     """
     give_up_at = None
     while True:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 
 from hvd_pods.shared.record import LEASE_KEPT, RecordKey
 from hvd_pods.shared.untrusted import one_line
@@ -29,7 +30,6 @@ from hvdchart.run.state.view import RunView
 
 # Seconds without a line after which the log of a finished run is complete.
 _LAST_LINES_WITHIN = 1.0
-_NOT_FOUND = 404
 # The number of last lines of a master's log to search for the stack of a stalled rank.
 LAST = 500
 # The maximum number of characters of a warning.
@@ -213,7 +213,7 @@ class _Following:
             if component_of(pod) != "master" and is_temporary(error):
                 self.follower.put(LogLine(name, str(error)))
             # A pod may be deleted before its log is read.
-            elif not (isinstance(error, RefusedError) and error.status == _NOT_FOUND):
+            elif not (isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND):
                 raise
         self.follower.put(_Ended(pod["metadata"]["uid"]))
 

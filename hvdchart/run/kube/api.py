@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -58,7 +59,11 @@ class RefusedError(ClusterError):
         self.status = status
 
 
-def unless_refused(call: Callable[[], T], default: T, statuses: Collection[int] = (403, 404)) -> T:
+def unless_refused(
+    call: Callable[[], T],
+    default: T,
+    statuses: Collection[int] = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND),
+) -> T:
     """Return the result of a call, or the default if the API server refuses it with such a status.
 
     Raises RefusedError for another status, and ClusterError when the API server does not answer.
@@ -320,6 +325,6 @@ def _reason(status: int, message: Any) -> str:
             f"the API server does not accept your credentials ({message}); renew those in the "
             "kubeconfig"
         )
-    if status == 403:
+    if status == HTTPStatus.FORBIDDEN:
         return f"you are not allowed to ({message}); ask for a role with that permission"
     return f"{message} (HTTP {status})"

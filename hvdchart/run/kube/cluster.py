@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import Api, RefusedError, unless_refused
@@ -160,7 +161,7 @@ class Cluster:
         what = f"delete {kind} {name} in namespace {self.namespace}"
         query = {"propagationPolicy": "Background"}
         delete = partial(self._api.delete, what, self._path(kind, name), query)
-        return unless_refused(delete, None, [404]) is not None
+        return unless_refused(delete, None, [HTTPStatus.NOT_FOUND]) is not None
 
     def scale(self, stateful_set: str, number: int) -> None:
         """Set the number of a StatefulSet's pods."""
@@ -190,7 +191,7 @@ class Cluster:
             what = f"delete {kind} {name} {where}"
             delete = partial(self._api.delete, what, self._path(kind, name), now)
             try:
-                unless_refused(delete, Object(), [404])
+                unless_refused(delete, Object(), [HTTPStatus.NOT_FOUND])
             except ClusterError:
                 if problem is None:
                     raise
@@ -203,7 +204,7 @@ class Cluster:
         """Return the namespace; an empty map if it is missing, None if it may not be read."""
         path = f"api/v1/namespaces/{self.namespace}"
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
-        read_if_present = partial(unless_refused, read, Object(), [404])
+        read_if_present = partial(unless_refused, read, Object(), [HTTPStatus.NOT_FOUND])
         return unless_refused(read_if_present, None)
 
     def is_allowed(self, group: str, resource: str, verb: str) -> bool:
@@ -237,9 +238,9 @@ class Cluster:
         try:
             self._api.get(what, self._path(kind, name))
         except RefusedError as error:
-            if error.status not in (403, 404):
+            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
                 raise
-            return error.status == 404
+            return error.status == HTTPStatus.NOT_FOUND
         return False
 
     def claim(self, name: str) -> Object | None:

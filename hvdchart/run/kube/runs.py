@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 
 from hvd_pods.shared.contract import INSTANCE_LABEL
 from hvdchart.errors import ClusterError, NoRunError
@@ -43,7 +44,7 @@ def read_release(cluster: Cluster, name: str) -> Release:
 def _read_record(cluster: Cluster, release: Release) -> dict[str, str]:
     """Return the master's record of the release's last run; empty before the master writes it."""
     read = partial(cluster.config_map, f"{release.prefix}-run")
-    return unless_refused(read, Object(), [404]).get("data") or {}
+    return unless_refused(read, Object(), [HTTPStatus.NOT_FOUND]).get("data") or {}
 
 
 def newest_run(cluster: Cluster, name: str) -> RunView:
@@ -101,13 +102,17 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
 
 def readable_runs(cluster: Cluster) -> tuple[list[tuple[str, RunView]], bool]:
     """Return the runs of all readable namespaces, and whether these are all runs."""
-    everywhere = unless_refused(partial(newest_runs, cluster, everywhere=True), None, [403])
+    everywhere = unless_refused(
+        partial(newest_runs, cluster, everywhere=True), None, [HTTPStatus.FORBIDDEN]
+    )
     if everywhere is not None:
         return everywhere, True
     found: list[tuple[str, RunView]] = []
     names = [str(item["metadata"]["name"]) for item in cluster.list_or_none("namespaces") or []]
     for name in sorted({*names, cluster.namespace}):
-        found += unless_refused(partial(newest_runs, cluster.in_namespace(name)), [], [403])
+        found += unless_refused(
+            partial(newest_runs, cluster.in_namespace(name)), [], [HTTPStatus.FORBIDDEN]
+        )
     return found, False
 
 

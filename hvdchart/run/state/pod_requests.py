@@ -1,13 +1,22 @@
-"""The requests of pods on a node as whole numbers: CPUs in thousandths, memory in bytes. Pure."""
+"""What takes the room of a node: requests of pods, daemons and taints. Pure.
+
+Amounts are whole numbers: CPUs in thousandths, memory in bytes.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 
 from hvdchart.quantity import parse_quantity
 from hvdchart.run.state.release import Object
+
+# Taints that Kubernetes itself sets while a node has a problem.
+_CONDITION_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
+# The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
+_DAEMON_OWNERS = {"DaemonSet", "Node"}
 
 
 def pod_requests(pod: Object) -> dict[str, int]:
@@ -33,6 +42,17 @@ def pod_requests(pod: Object) -> dict[str, int]:
     for name, amount in amounts(spec.get("overhead") or {}).items():
         total[name] = total.get(name, 0) + amount
     return total
+
+
+def is_daemon(pod: Object) -> bool:
+    """Return whether a pod runs on its node whatever else does: of a DaemonSet, or a static pod."""
+    owners = (pod.get("metadata") or {}).get("ownerReferences") or []
+    return any(owner.get("kind") in _DAEMON_OWNERS for owner in owners)
+
+
+def is_condition_taint(key: str) -> bool:
+    """Return whether Kubernetes sets the taint with this key while a node has a problem."""
+    return bool(_CONDITION_TAINT.match(key))
 
 
 def _requests(container: Object) -> dict[str, int]:

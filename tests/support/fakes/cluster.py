@@ -51,7 +51,7 @@ class FakeCluster(FakeApi):
             self._changed.notify_all()
 
     def break_log(self, pod: str, failure: Failure = faults.end) -> None:
-        """End the response that follows a pod's log, and wait for this; the log goes on."""
+        """End the response that follows a pod's log, and wait for this; the log continues."""
         log = self._logs[pod]
         with self._changed:
             log.failures.append(failure)

@@ -74,7 +74,7 @@ class StubProgram:
             held.unlink()
 
     def _write(self) -> None:
-        # A shell reads its script while it runs: a call that goes on keeps the file it began with.
+        # A shell reads its script while it runs: a call keeps the file it began with.
         script = self._home / "script"
         # What is answered for two words goes before what is for the first one alone.
         commands = sorted(self._answers, key=lambda command: " " not in command)

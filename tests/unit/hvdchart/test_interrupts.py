@@ -52,7 +52,7 @@ signal.signal({{0}}, signal.SIG_IGN)
 exit_on_signals()
 with interrupting_signals():
     os.kill(os.getpid(), {{0}})
-    print('goes on')
+    print('continues')
 """
 SIGNALS = [signal.SIGTERM, signal.SIGHUP]
 
@@ -94,7 +94,7 @@ def test_command_ends_by_the_signal_after_it_has_removed_its_release(sent: signa
 @pytest.mark.parametrize("sent", SIGNALS)
 def test_signal_that_is_ignored_stays_so(sent: signal.Signals) -> None:
     """As nohup ignores SIGHUP."""
-    assert output(IGNORED, sent) == "goes on\n"
+    assert output(IGNORED, sent) == "continues\n"
 
 
 @pytest.mark.parametrize("sent", SIGNALS)

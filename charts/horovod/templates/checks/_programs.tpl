@@ -21,7 +21,7 @@
   {{- $others := "upgrade when the run has ended, or use the chart that it was installed with" -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "code.files and code.archive have %d characters" $code)
-    "why" (printf "the run that goes on %s, which this upgrade stores, too" $kept)
+    "why" (printf "the run that continues %s, which this upgrade stores, too" $kept)
     "do" (printf "use at most %d, %s" $most $others)) -}}
 {{- end -}}
 {{- end }}

@@ -176,7 +176,7 @@ def read_to_the_end(end: Channel) -> tuple[Frames, OSError]:
             found.extend(end.receive())
         except OSError as problem:
             return found, problem
-    raise AssertionError(f"the connection goes on after {found}")
+    raise AssertionError(f"the connection continues after {found}")
 
 
 def test_frames_before_a_problem_are_taken(raw: RawWorker) -> None:

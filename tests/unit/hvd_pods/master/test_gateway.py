@@ -314,7 +314,7 @@ def test_program_that_the_client_leaves_continues_for_its_time(
     # The gateway then has no stream of the client.
     assert read(client.stdout) == b""
     gone.touch()
-    wait_until(left.exists, 20, "it goes on")
+    wait_until(left.exists, 20, "it continues")
 
 
 def test_output_that_came_before_an_agent_connection_broke_reaches_the_client(

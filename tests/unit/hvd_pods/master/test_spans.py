@@ -80,7 +80,7 @@ def begin(world: World) -> None:
 
 
 def recovered() -> World:
-    """A run whose second attempt goes on where the first one has failed."""
+    """A run whose second attempt continues where the first one has failed."""
     world = World(one_group(results_timeout_seconds=60), job=STARTED)
     world.train()
     world.answer_all()

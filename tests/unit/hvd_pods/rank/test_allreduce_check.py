@@ -11,7 +11,7 @@ import pytest
 
 from devtools.pods.copies import PROGRAMS
 
-# The clock goes on by 7 s at each look. An MPI may end its process at exit: what is not written
+# The clock continues by 7 s at each look. An MPI may end its process at exit: what is not written
 # by then is lost.
 HOROVOD = """
 import atexit, itertools, os, time

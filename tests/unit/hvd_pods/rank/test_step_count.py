@@ -265,7 +265,7 @@ def test_a_framework_that_was_imported_in_advance_is_counted(tmp_path: Path) -> 
 
 def test_a_framework_that_was_imported_in_advance_may_have_changed(tmp_path: Path) -> None:
     preload = "import keras.src.callbacks.callback_list as module\ndel module.CallbackList\n"
-    _, errors = run(tmp_path, "print('goes on')", preload)
+    _, errors = run(tmp_path, "print('continues')", preload)
     assert "are not counted: AttributeError" in errors
 
 

@@ -1,4 +1,4 @@
-"""A run with a minimum: it goes on with fewer workers, and takes those that come."""
+"""A run with a minimum: it continues with fewer workers, and takes those that come."""
 
 from __future__ import annotations
 

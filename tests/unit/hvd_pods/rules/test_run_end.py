@@ -1,4 +1,4 @@
-"""How a run ends: its workers, its results, and what another master of its Job goes on with."""
+"""How a run ends: its workers, its results, and what another master of its Job continues with."""
 
 from __future__ import annotations
 

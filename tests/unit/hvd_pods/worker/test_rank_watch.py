@@ -94,7 +94,7 @@ def test_a_rank_that_continues_and_stops_again_is_stopped_anew(
     watch.look()
     before = master.all(2)[1]
     script.send_signal(signal.SIGCONT)
-    wait_until(lambda: not rank_watch.find_stop(script.pid), 20, "it goes on")
+    wait_until(lambda: not rank_watch.find_stop(script.pid), 20, "it continues")
     watch.look()
     stop(script)
     watch.look()

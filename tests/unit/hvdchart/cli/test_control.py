@@ -35,7 +35,7 @@ GROUPS = [{"name": "cpu", "number": 2}, {"name": "gpu", "number": 1}]
 
 @pytest.fixture
 def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
-    """A run that goes on, of a release with these values."""
+    """A run that continues, of a release with these values."""
     answer_as(helm, "hvd")
     helm.answer("get", json.dumps(VALUES))
     return play(fake_cluster, job(), MASTER)

@@ -38,7 +38,7 @@ COMMAND = [sys.executable, "-m", "hvdchart", "watch", "hvd"]
 
 @pytest.fixture
 def live(fake_cluster: FakeCluster, kubectl: StubProgram) -> FakeCluster:
-    """A run that goes on; its log does, too."""
+    """A run that continues; its log does, too."""
     kubectl.answer("team", PROBE)
     fake_cluster.put("jobs", job())
     fake_cluster.put("statefulsets", STATEFUL_SET)
@@ -143,7 +143,7 @@ def test_a_dumb_terminal_gets_lines_as_soon_as_they_come(
     with started(terminal=inner) as process:
         os.close(inner)
         readable, _, _ = select.select([outer], [], [], 30)
-        assert readable, "it shows nothing while the run goes on"
+        assert readable, "it shows nothing while the run continues"
         assert os.read(outer, 1 << 16).startswith(b"hvd: running, step 120 of 500")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0

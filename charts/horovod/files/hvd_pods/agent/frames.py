@@ -33,7 +33,7 @@ REQUEST = b"r"
 INPUT = b"i"
 # The number of a signal, as four bytes, for the program.
 SIGNAL = b"s"
-# The program goes on without this connection.
+# The program continues without this connection.
 STAY = b"y"
 OUTPUT = b"o"
 ERRORS = b"e"

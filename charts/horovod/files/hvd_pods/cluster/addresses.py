@@ -10,6 +10,7 @@ import functools
 import socket
 import threading
 import time
+from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence
 
 from hvd_pods.agent.banner import NoAnswer
@@ -219,7 +220,10 @@ class SliceAddresses:
         Return False if they cannot be read: the API server refuses that, or does not know them. DNS
         is then used permanently.
         """
-        is_final = self._slices is None and problem.status in (403, 404)
+        is_final = self._slices is None and problem.status in (
+            HTTPStatus.FORBIDDEN,
+            HTTPStatus.NOT_FOUND,
+        )
         if is_final:
             log(f"cannot read EndpointSlices ({problem}): using DNS instead")
         elif str(problem) != self._trouble:

@@ -7,6 +7,7 @@ import queue
 import socket
 from datetime import datetime, timezone
 from functools import partial
+from http import HTTPStatus
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import Object, format_time
@@ -83,5 +84,5 @@ class JobEvents:
                 api.create("core/events", body, retry_seconds=EVENT_RETRY_SECONDS)
             except ApiError as problem:
                 # The response to an earlier attempt was lost: no other event has this name.
-                if problem.status != 409:
+                if problem.status != HTTPStatus.CONFLICT:
                     log(f"cannot create the event {body['reason']}: {problem}")

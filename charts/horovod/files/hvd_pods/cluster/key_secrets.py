@@ -16,6 +16,7 @@ import base64
 import os
 import ssl
 import tempfile
+from http import HTTPStatus
 from pathlib import Path
 from typing import Mapping
 
@@ -33,9 +34,6 @@ from hvd_pods.shared.run import Run
 # The files of a Secret, and of the master's folder: the last one is the workers' ca.crt.
 IN_SECRET = ("tls.crt", "tls.key", "ca.crt")
 IN_FOLDER = ("tls.crt", "tls.key", "peer-ca.crt")
-FORBIDDEN = 403
-NOT_FOUND = 404
-CONFLICT = 409
 # The maximum number of tries to read and fill the Secrets: another program may change them.
 TRIES = 5
 
@@ -60,7 +58,11 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
     try:
         master, worker = _fill(api, master_secret, worker_secret, run)
     except ApiError as problem:
-        kind = ConfigurationError if problem.status in (FORBIDDEN, NOT_FOUND) else RunError
+        kind = (
+            ConfigurationError
+            if problem.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+            else RunError
+        )
         raise kind(
             f"cannot create the keys in Secrets {master_secret} and {worker_secret}: {problem}; "
             "the master needs the rights get and patch on both, or set `agent.masterSecret` and "
@@ -137,7 +139,7 @@ def _add(api: Api, name: str, secret: Object, made: Files) -> None:
     try:
         api.merge_patch(f"core/secrets/{name}", body)
     except ApiError as problem:
-        if problem.status != CONFLICT:
+        if problem.status != HTTPStatus.CONFLICT:
             raise
     else:
         log(f"created keys of the release in Secret {name}")

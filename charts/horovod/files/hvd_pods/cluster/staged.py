@@ -10,6 +10,7 @@ data and fetches missing parts.
 from __future__ import annotations
 
 import time
+from http import HTTPStatus
 from typing import Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
@@ -47,7 +48,7 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
     try:
         known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
     except ApiError as problem:
-        if problem.status != 404:
+        if problem.status != HTTPStatus.NOT_FOUND:
             raise
         known = {}
         metadata = {"name": name, "namespace": api.namespace, "labels": LABELS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
@@ -33,7 +34,7 @@ def scale_to_zero(api: Api, names: Sequence[str]) -> None:
             scale(api, {name: 0})
         except ApiError as problem:
             # A StatefulSet that does not exist has no workers.
-            if problem.status != 404:
+            if problem.status != HTTPStatus.NOT_FOUND:
                 failed.append(name)
                 log(f"cannot scale {name} to 0: {problem}")
     if failed:
@@ -95,7 +96,7 @@ def is_gone(api: Api, name: str) -> bool:
     try:
         api.get(f"apps/statefulsets/{name}/scale", retry_seconds=0.0)
     except ApiError as problem:
-        return problem.status == 404
+        return problem.status == HTTPStatus.NOT_FOUND
     return False
 
 

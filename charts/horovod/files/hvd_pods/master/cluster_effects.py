@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import shorten
@@ -85,7 +86,7 @@ class ClusterEffects:
                 self._api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
             except ApiError as problem:
                 # Another client deleted the pod, and there may be a new one.
-                if problem.status not in (404, 409):
+                if problem.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                     self._log_once(f"cannot replace {name}: {problem}")
 
         if not self._api.is_stopped():

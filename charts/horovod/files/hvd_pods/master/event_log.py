@@ -20,8 +20,6 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
-
-# GONE
 from hvd_pods.rules import events
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import Effect

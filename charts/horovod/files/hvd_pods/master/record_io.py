@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import datetime, timezone
+from http import HTTPStatus
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
@@ -39,9 +40,6 @@ from hvd_pods.shared.untrusted import printable
 RELEASE_RETRY_SECONDS = 10.0
 # Seconds until the second read of a Job that was not found.
 LOOK_AGAIN_AFTER = 1.0
-FORBIDDEN = 403
-NOT_FOUND = 404
-CONFLICT = 409
 RELEASE = "release"
 
 
@@ -112,7 +110,7 @@ class RecordClient:
         try:
             return self._read()
         except ApiError as problem:
-            if problem.status != NOT_FOUND or not self._is_job_left():
+            if problem.status != HTTPStatus.NOT_FOUND or not self._is_job_left():
                 raise
         log(f"the record {self._name} was deleted: making it again")
         metadata = {"name": self._name, "namespace": self._api.namespace, "labels": self._labels}
@@ -143,7 +141,7 @@ class RecordClient:
         try:
             found = self._api.get(f"batch/jobs/{name}", retry_seconds=AGAIN_RETRY_SECONDS)
         except ApiError as problem:
-            return problem.status != NOT_FOUND
+            return problem.status != HTTPStatus.NOT_FOUND
         metadata = found["metadata"]
         is_own = metadata.get("uid", self._job) == self._job
         return is_own and "deletionTimestamp" not in metadata
@@ -166,7 +164,7 @@ class RecordClient:
                 f"core/configmaps/{self._name}", body, effect.retry_seconds
             )
         except ApiError as problem:
-            if problem.status not in (CONFLICT, NOT_FOUND):
+            if problem.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
                 raise
             self._changes += 1
             found = self._read_or_make()
@@ -216,12 +214,12 @@ def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> O
         job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds, timeout=retry_seconds)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
-        if problem.status not in (FORBIDDEN, NOT_FOUND):
+        if problem.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             return UNREADABLE
         is_replaced = _is_replaced(api, run)
         if is_replaced:
             return None
-        if problem.status == FORBIDDEN:
+        if problem.status == HTTPStatus.FORBIDDEN:
             return UNREADABLE
         time.sleep(look_again_after)
         if not _is_gone(api, name, effect):
@@ -253,7 +251,7 @@ def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
             f"batch/jobs/{name}", retry_seconds=effect.retry_seconds, timeout=effect.retry_seconds
         )
     except ApiError as problem:
-        return problem.status == NOT_FOUND
+        return problem.status == HTTPStatus.NOT_FOUND
     return False
 
 
@@ -280,6 +278,6 @@ def has_ended(api: Api, name: str, retry_seconds: float | None = None) -> bool:
     try:
         return is_over(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds))
     except ApiError as problem:
-        if problem.status == NOT_FOUND:
+        if problem.status == HTTPStatus.NOT_FOUND:
             return True
         raise

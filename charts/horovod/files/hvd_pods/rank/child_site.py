@@ -92,6 +92,6 @@ except (AttributeError, ImportError, OSError, ValueError):
     pass
 else:
     count_steps(own_rank)
-# The image's own module. Without one, Python goes on.
+# The image's own module. Without one, Python continues.
 del sys.modules[__name__]
 __import__(__name__)

@@ -5,9 +5,9 @@ rank that was asked to end, and fails, reports its failure to the launcher only 
 all ranks that were asked have ended. The master responds at that moment.
 
 When a rank ends with an exit code and without MPI_Finalize, Hydra, the launcher of MPICH and Intel
-MPI, goes on waiting for the other ranks. They wait for that rank, and the run would hang. Therefore
-the failure of a script is reported to Hydra in the way of MPI_Abort: by the abort command of PMI-1,
-the protocol of the descriptor that each rank gets in PMI_FD.
+MPI, continues to wait for the other ranks. They wait for that rank, and the run would hang.
+Therefore the failure of a script is reported to Hydra in the way of MPI_Abort: by the abort command
+of PMI-1, the protocol of the descriptor that each rank gets in PMI_FD.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Counter:
             self._lock.release()
 
     def give_up(self, problem: Exception) -> None:
-        """Stop counting. The script goes on, whatever the problem is."""
+        """Stop counting. The script continues, whatever the problem is."""
         if self._is_over:
             return
         self._is_over = True

@@ -1,4 +1,4 @@
-"""Rules of a run that goes on with fewer workers: it adds new workers while it trains.
+"""Rules of a run that continues with fewer workers: it adds new workers while it trains.
 
 The master ends the launch and begins the next one at once, on more workers. The ranks continue from
 their state in memory (library/keep). If a script keeps no state, the launch is not ended. The

@@ -13,6 +13,7 @@ tool).
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
@@ -225,7 +226,7 @@ def superseded(holder: str) -> RunError:
 def on_failed(decision: Decision, event: RecordFailed) -> None:
     """Handle a failed call for the record: continue without it if that is safe."""
     if event.purpose == "read":
-        if event.status not in (403, 404):
+        if event.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             why = f"cannot read which master controls the workers: {event.message}"
             decision.add_event(EndReached(RunError(why)))
         else:
@@ -236,7 +237,7 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
     elif event.purpose == TAKE:
         _continue_without(decision, event.message)
     else:
-        # The training goes on, protected by its fence number; a renewal writes the record later.
+        # The training continues, protected by its fence number; a renewal writes the record later.
         if event.message != decision.state.record_lock.trouble:
             decision.log(f"cannot write the record of this run: {event.message}")
         decision.set_record_lock(is_renewing=False, trouble=event.message)

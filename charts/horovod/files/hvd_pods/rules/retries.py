@@ -83,7 +83,7 @@ class Retries:
         """Decide about the attempt after one that failed.
 
         `seconds`: how long the launcher ran. `failures`: of the attempts before. `step`: the last
-        one that the script has reported, 0 without such a report. `is_elastic`: the run goes on
+        one that the script has reported, 0 without such a report. `is_elastic`: the run continues
         with fewer workers, so that a lost worker is not a failure.
         """
         uncounted = 0

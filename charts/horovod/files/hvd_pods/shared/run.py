@@ -140,7 +140,7 @@ class Run:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether the run goes on with fewer workers, and uses workers that join."""
+        """Whether the run continues with fewer workers, and uses workers that join."""
         return self.least_workers != self.needed_workers
 
     def with_ranks_on(self, workers: Sequence[Worker]) -> Run:

@@ -129,7 +129,7 @@ class Program:
         except BlockingIOError:
             self._loop.watch(self._stdin or 0, io_loop.WRITE, self._write)
         except OSError:
-            # The program has closed its input, and goes on.
+            # The program has closed its input, and continues.
             self._input_has_ended = True
             taken += len(self._unread)
             self._unread.clear()

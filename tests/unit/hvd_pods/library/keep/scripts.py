@@ -8,7 +8,7 @@ from hvd_pods.library import keep
 
 
 def train(*steps: int, weights: bytes = b"made", **more: Any) -> Any:
-    """A script that makes these steps from where it goes on; its weights are the last one's."""
+    """A script that makes these steps from where it continues; its weights are the last one's."""
     state: Any = keep.State(weights=weights, losses=[0.5, None, ("a", 1)], **more)
     state.restore()
     for step in steps:
@@ -18,6 +18,6 @@ def train(*steps: int, weights: bytes = b"made", **more: Any) -> Any:
 
 
 def resume(**more: Any) -> tuple[int, bytes]:
-    """Where a new process goes on."""
+    """Where a new process continues."""
     state = train(**more)
     return state.step, bytes(state.weights)

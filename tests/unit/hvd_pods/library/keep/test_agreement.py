@@ -146,7 +146,7 @@ def test_a_rank_without_a_state_of_its_own_is_named(
 
 
 def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a run that goes on with fewer ranks. What it has of an earlier step says nothing."""
+    """Of a run that continues with fewer ranks. What it has of an earlier step says nothing."""
     train(1, 2, own=b"numbers")
     rename_rank(worker, 0, 0, 1, 2)
     (newest,) = (path for path in worker.glob("one/*-rank-2.*") if keep_step(path) == 2)

@@ -30,7 +30,7 @@ def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_torch.Gp
 
 
 def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
-    """A script that makes these steps from where it goes on."""
+    """A script that makes these steps from where it continues."""
     state: Any = keep.State(weights=gpu.tensor(b"made"), number=1, bias=gpu.tensor(b"b"), **more)
     state.restore()
     for step in steps:
@@ -41,7 +41,7 @@ def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
 
 
 def resume(gpu: fake_torch.Gpu) -> tuple[int, int, bytes, bytes]:
-    """Where a new process goes on."""
+    """Where a new process continues."""
     state = train(gpu)
     return state.step, state.number, bytes(state.weights.data), bytes(state.bias.data)
 

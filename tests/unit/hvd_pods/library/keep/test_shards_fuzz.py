@@ -52,7 +52,7 @@ def check(cluster: Cluster, attempt: Attempt, least: int, complete: list[int]) -
         assert each.step == len(each.history), "not what was committed"
         assert each.shard == cluster.shard(rank, each.history), "another step, or rank"
         assert each.step >= max([least, *complete]), "a newer step is complete"
-        event(f"goes on after step {min(each.step, 3)}")
+        event(f"continues after step {min(each.step, 3)}")
 
 
 @given(places=st.sampled_from(PLACES), chapters=st.lists(CHAPTERS, min_size=2, max_size=6))

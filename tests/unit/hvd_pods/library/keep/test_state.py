@@ -28,7 +28,7 @@ def test_the_name_of_a_state_leads_to_no_other_folder(worker: Path) -> None:
 
 
 def after_nine_steps() -> Any:
-    """A state that goes on after the ninth step of a training with epochs of four."""
+    """A state that continues after the ninth step of a training with epochs of four."""
     state = train(9)
     assert state.epochs(4) == 2
     state.commit(9)

@@ -236,9 +236,9 @@ def test_keys_that_are_replaced_are_those_of_the_next_connection(tmp_path: Path)
                 pass
             with greeted(agent, tmp_path, second):
                 pass
-            running.give(b"goes on\n")
+            running.give(b"continues\n")
             assert running.wait() == 0
-        assert running.output == b"goes on\n"
+        assert running.output == b"continues\n"
 
 
 def test_keys_that_are_half_replaced_let_nobody_in_and_are_reported(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
     with fenced.shell("echo $HVD_FENCE; sleep 60", number) as old:
         old.read_until(f"{number}\n".encode())
         assert fenced.run("echo $HVD_FENCE", number + 1).output == f"{number + 1}\n".encode()
-        assert old.wait() == 128 + signal.SIGKILL, "its rank goes on"
+        assert old.wait() == 128 + signal.SIGKILL, "its rank continues"
     said = f"refused: this master's fence number is {number}, but a newer master"
     with pytest.raises(AgentConnectionError, match=said):
         fenced.run("echo trained", number)

@@ -128,7 +128,7 @@ def test_program_that_was_left_continues_for_its_time_and_is_then_ended(
         wait_until(lambda: not process.exists(), 20, "its process is gone")
         assert set(beside.read_text().split()) == {"stay"}
         size = written.stat().st_size
-        wait_until(lambda: written.stat().st_size > size, 20, "the other goes on")
+        wait_until(lambda: written.stat().st_size > size, 20, "the other continues")
         assert agent.log.count("ended: ") == 1
 
 

@@ -37,7 +37,7 @@ def training(fake_cluster: FakeCluster) -> FakeCluster:
 
 
 def finish(cluster: FakeCluster, *lines: str) -> None:
-    """The run completes; the worker's log goes on."""
+    """The run completes; the worker's log continues."""
     cluster.log("hvd-master-1-a", *lines, end=True)
     cluster.put("jobs", DONE)
 

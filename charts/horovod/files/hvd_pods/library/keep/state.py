@@ -342,7 +342,7 @@ class State:
                 to += f"; another run has left it: to begin anew, {OTHER}"
             if agreed.divided:
                 to += f"; shards of {len(agreed.divided)} ranks are divided anew"
-            log(f"goes on after step {step}, found in {packed.place}{to}")
+            log(f"continues after step {step}, found in {packed.place}{to}")
             if agreed.new and not self._sharded:
                 log(
                     f"ranks {agreed.new} have no random numbers and the like of their own for step "
@@ -353,7 +353,7 @@ class State:
         elif others:
             log(f"begins at step {step}: {others} are of another number of ranks, and are not used")
         elif self.is_restored:
-            log("no memory has what was committed: goes on with the state of this process")
+            log("no memory has what was committed: continues with the state of this process")
         elif attempt not in ("", "0", "1"):
             log(
                 f"no worker's memory and no checkpoint has a state of this run: attempt {attempt} "
