@@ -24,7 +24,8 @@ preparePrograms
                   files/unpack.py
 prepareKeys
   keys            secrets and names (in the certificates) of master and worker, areOwn: whether they are the
-                  chart's own, and masterMayMake: whether the first master may make them
+                  chart's own, masterMayMake: whether the first master may make them, and data: that of the
+                  chart's own Secrets
 preparePolicies
   hasPolicy       whether master and workers have a NetworkPolicy
   hasTensorboardPolicy  whether TensorBoard has one
@@ -35,6 +36,7 @@ prepareGroups
   ranks           the ranks of all groups
   workers         the workers that the ranks need
   spares          the workers that wait
+  fewestWorkers   the workers without which the run does not continue
 prepareGang
   gangSize        the pods of the gang
   gangApi         the API of its PodGroup; empty where the cluster has none of Kubernetes' own

@@ -9,6 +9,7 @@
 {{- $ranks := 0 -}}
 {{- $workers := 0 -}}
 {{- $spares := 0 -}}
+{{- $fewest := 0 -}}
 {{- range (.Values.workerGroups | default (list (dict "name" "worker"))) -}}
   {{- $group := deepCopy $.Values.worker -}}
   {{- include "horovod.mergeGroup" (dict "root" $ "group" $group "own" .) -}}
@@ -23,12 +24,15 @@
   {{- $groups = append $groups $group -}}
   {{- $ranks = add $ranks (mul $group.number $group.slots) -}}
   {{- $workers = add $workers $group.number -}}
+  {{- /* An eviction does not prefer spares, so that a group without a minimum needs all of its pods. */ -}}
+  {{- $fewest = add $fewest ($group.minimum | default $group.maximum) -}}
   {{- $spares = add $spares $effective.spares -}}
 {{- end -}}
 {{- $_ := set $facts "groups" $groups -}}
 {{- $_ := set $facts "ranks" $ranks -}}
 {{- $_ := set $facts "workers" $workers -}}
 {{- $_ := set $facts "spares" $spares -}}
+{{- $_ := set $facts "fewestWorkers" $fewest -}}
 {{- end }}
 
 {{/*
