@@ -78,12 +78,12 @@ def patch_table(images: Mapping[str, Image]) -> str:
             users.setdefault(patch, []).append(f"`{image.name}`")
     for patch in build_horovod.patches(PATCHES):
         users.setdefault(patch, []).append("source")
-    most = max(len(names) for names in users.values())
+    of_all = sum(bool(image.framework) for image in images.values()) + 1
     rows = [
         (
             f"[`{patch.stem}`](../images/patches/{patch.name})",
             message_from_string(patch.read_text())["Subject"].removeprefix("[PATCH] "),
-            "all" if len(names) == most else ", ".join(names),
+            "all" if len(names) == of_all else ", ".join(names),
         )
         for patch, names in users.items()
     ]

@@ -82,6 +82,11 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_configuration(
         LauncherProcess([program], {"PATH": os.environ["PATH"]}, tmp_path, taken, 2)
 
 
+def test_a_missing_working_directory_is_named(taken: RecordedEvents, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"no folder {tmp_path}/absent"):
+        LauncherProcess(["sh"], {"PATH": os.environ["PATH"]}, tmp_path / "absent", taken, 2)
+
+
 @pytest.mark.parametrize(
     ("after", "signals"),
     [("", []), ("; wait", [signal.SIGTERM]), ("; wait", [signal.SIGKILL])],

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -50,7 +51,7 @@ class LauncherProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            why = _explain_start(arguments[0], environment["PATH"], error)
+            why = _explain_start(arguments[0], environment["PATH"], directory, error)
             raise ConfigurationError(why) from error
         self._stalls = StallReader(time.monotonic)
         self.errors = ErrorOutput(pipe_of(self._process.stderr), 2, self._read)
@@ -77,12 +78,15 @@ class LauncherProcess:
         self._put(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))
 
 
-def _explain_start(program: str, path: str, error: OSError) -> str:
+def _explain_start(program: str, path: str, directory: Path, error: OSError) -> str:
     """Return why the operating system did not start a program, and what to do about it."""
-    if error.errno == errno.ENOENT and "/" not in program:
+    if not directory.is_dir():
+        return f"cannot start {program}: there is no folder {directory}"
+    # The error may be that of a folder on PATH which the user may not read.
+    if "/" not in program and shutil.which(program, path=path) is None:
         return f"the image has no {program} on PATH ({path})"
     remedies = {
-        errno.ENOENT: "the file, the working directory or the program after its #! is missing",
+        errno.ENOENT: "the file or the program after its #! is missing",
         errno.EACCES: f"make it executable: chmod +x {program}",
         errno.ENOEXEC: "its first line must name a program, such as #!/bin/sh",
     }
