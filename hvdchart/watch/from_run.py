@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,14 +20,15 @@ from hvdchart.run.state.status import PodStatus, Status
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.view_model import Mark, Period, Row, Span, View
 
-# The maximum number of a view's rows, marks and log lines, and of characters of a mark, a line and
-# a reason.
+# The maximum number of a view's rows, marks and log lines, and of characters of a mark, a line, a
+# reason and a part of a stall.
 MOST_ROWS = 256
 MOST_MARKS = 120
 MOST_LINES = 200
 _LONGEST_MARK = 300
 _LONGEST_LINE = 500
 _LONGEST_REASON = 2000
+_LONGEST_STALL = 200
 # A larger step or memory value is ignored.
 _LARGEST = 10**15
 
@@ -40,18 +41,32 @@ def build_view(
     usages: Sequence[Usage] = (),
     lines: Iterable[str] = (),
     usage_problem: str = "",
+    mask: Callable[[str], str] = str,
 ) -> View:
-    """Return the view of a run at a moment; `lines` are the last ones of its master's log."""
+    """Return the view of a run at a moment; `lines` are the last ones of its master's log.
+
+    Texts other than `lines` go through `mask` before they are cut: part of a secret is not masked.
+    """
     status = run.status
+
+    def shown(text: str, longest: int) -> str:
+        return one_line(mask(text), longest)
+
     rows = list(_rows(run.ranks, status, usages))
-    marks = tuple(replace(mark, text=run.rephrase(mark.text)) for mark in _marks(run))
+    marks = tuple(
+        replace(mark, text=shown(run.rephrase(mark.text), _LONGEST_MARK)) for mark in _marks(run)
+    )
+    stall = status.stall
+    if stall:
+        what, place = (shown(text, _LONGEST_STALL) for text in (stall.what, stall.place))
+        stall = replace(stall, what=what, place=place)
     ended = seconds_of(status.ended) or None
     return View(
         name=one_line(status.name),
         namespace=one_line(namespace),
         state=status.state,
-        reason=one_line(status.reason, _LONGEST_REASON),
-        remedy=one_line(status.remedy, _LONGEST_REASON),
+        reason=shown(status.reason, _LONGEST_REASON),
+        remedy=shown(status.remedy, _LONGEST_REASON),
         now=now,
         started=seconds_of(status.started) or None,
         ended=ended,
@@ -65,7 +80,7 @@ def build_view(
         more_rows=len(rows[MOST_ROWS:]),
         marks=marks,
         spans=tuple(_spans(marks, ended or now)),
-        stall=status.stall,
+        stall=stall,
         log=tuple(plain_lines((line[:_LONGEST_LINE] for line in lines), run)[-MOST_LINES:]),
         usage_problem=one_line(usage_problem) if not status.over else "",
     )
@@ -144,8 +159,7 @@ def _marks(run: RunView) -> tuple[Mark, ...]:
     last = next((mark for mark in reversed(marks) if mark.kind not in ("stage", "warning")), None)
     if ended and (last is None or last.kind != kind):
         # Kubernetes deletes events after an hour.
-        text = one_line(status.reason or status.state, _LONGEST_MARK)
-        marks.append(Mark(ended, kind, text))
+        marks.append(Mark(ended, kind, status.reason or status.state))
     marks.sort(key=lambda mark: mark.at)
     # The master reports a lost worker at once, and again when the attempt ends because of it.
     marks = [
@@ -167,10 +181,10 @@ def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
         if not at or at < created:
             continue
         if is_event_of(event, job) and reason in BY_REASON:
-            yield Mark(at, BY_REASON[reason].kind, one_line(message, _LONGEST_MARK))
+            yield Mark(at, BY_REASON[reason].kind, message)
         elif is_warning:
             subject = str(event.get("involvedObject", {}).get("name", ""))
-            yield Mark(at, "warning", one_line(f"{subject}: {reason}: {message}", _LONGEST_MARK))
+            yield Mark(at, "warning", f"{subject}: {reason}: {message}")
 
 
 def _spans(marks: Sequence[Mark], until: float) -> Iterator[Span]:

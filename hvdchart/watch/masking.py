@@ -35,14 +35,15 @@ _FORMS = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?",
     re.DOTALL,
 )
-# The text after such words in a line of a log or a command line, and the login in an address.
+# The text after such words in a line of a log or a command line, and the login in an address. What
+# is repeated has a limit: otherwise, a line of a million letters would take hours.
 _STATED = re.compile(
-    r"((?:authorization\W{1,3}(?:basic|bearer)?|bearer|[-\w]*(?:secret|token|passw(?:or)?d|passwd|"
-    r"api[-_]?key|access[-_]?key|credentials?)[-\w]*[\"']?\s*[:=]|"
-    r"--[-\w]*(?:secret|token|password|key)[-\w]*)\s*[\"']?)([^\s\"',;}]{3,})",
+    r"((?:authorization\W{1,3}(?:basic|bearer)?|bearer|(?:secret|token|passw(?:or)?d|passwd|"
+    r"api[-_]?key|access[-_]?key|credentials?)[-\w]{0,99}[\"']?\s{0,9}[:=]|"
+    r"--[-\w]{0,99}(?:secret|token|password|key)[-\w]{0,99}=?)\s{0,9}[\"']?)([^\s\"',;}]{3,})",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
+_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+.,_0-9%]{1,15}(?:e[-+]?\d+)?[a-z/]{0,8}")
 # The minimum length of a value that is masked everywhere: shorter ones are ordinary words.
 _SHORTEST = 6

@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import yaml
 
@@ -24,7 +23,6 @@ from hvdchart.text import plain_line
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.masking import Masker
 from hvdchart.watch.page import Section, page
-from hvdchart.watch.view_model import View
 
 # The number of last lines of a master's and of a worker's log, the maximum number of characters of
 # a line, and the maximum number of pods whose logs a report has.
@@ -46,7 +44,8 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
     values = _or_problem(lambda: _values(release, cluster, helm, masker))
     logs = list(_logs(cluster, release, masker))
     lines = [line for title, text in logs for line in text.split("\n") if "(master)" in title]
-    view = build_view(run, cluster.namespace, time.time(), lines=lines)
+    now = time.time()
+    view = build_view(run, cluster.namespace, now, lines=lines, mask=masker.text)
     sections = [Section(title, text) for title, text in logs if text]
     sections += [
         Section("Events", masker.text("\n".join(map(plain_line, event_lines(release.events))))),
@@ -54,22 +53,7 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
         Section("Record of the run", _yaml(masker.document(dict(run.record)))),
         Section("Versions", _yaml(_versions(cluster, release))),
     ]
-    return page(masked_view(view, masker), sections=[each for each in sections if each.text])
-
-
-def masked_view(view: View, masker: Masker) -> View:
-    """Return the view without secrets."""
-    stall = view.stall
-    if stall:
-        stall = replace(stall, what=masker.text(stall.what), place=masker.text(stall.place))
-    return replace(
-        view,
-        reason=masker.text(view.reason),
-        remedy=masker.text(view.remedy),
-        marks=tuple(replace(mark, text=masker.text(mark.text)) for mark in view.marks),
-        stall=stall,
-        log=tuple(masker.lines(view.log)),
-    )
+    return page(view, sections=[each for each in sections if each.text])
 
 
 def _values(release: Release, cluster: Cluster, helm: Helm, masker: Masker) -> str:
@@ -86,9 +70,8 @@ def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[
         tail = _LINES.get(component, _LINES_OF_OTHERS)
 
         def read(name: str = name, component: str = component, tail: int = tail) -> str:
-            lines = cluster.log(name, component, tail=tail)
-            shown = [plain_line(line[:_LONGEST_LINE]) for line in lines]
-            return "\n".join(masker.lines(shown))
+            lines = masker.lines(map(plain_line, cluster.log(name, component, tail=tail)))
+            return "\n".join(line[:_LONGEST_LINE] for line in lines)
 
         yield f"Log of {name} ({component})", _or_problem(read)
 

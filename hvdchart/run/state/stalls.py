@@ -12,8 +12,6 @@ from datetime import datetime
 from hvd_pods.shared.record import RecordKey, read_count, read_object
 from hvd_pods.shared.untrusted import MOST_COUNTED, one_line
 
-_LONGEST = 200
-
 
 @dataclass(frozen=True)
 class Stall:
@@ -44,7 +42,7 @@ def read_stall(record: Mapping[str, str]) -> Stall | None:
     if rank is None or rank > MOST_COUNTED or not since:
         return None
     worker, what, place = (
-        one_line(str(content.get(name, "")), _LONGEST) for name in ("worker", "what", "place")
+        one_line(str(content.get(name, ""))) for name in ("worker", "what", "place")
     )
     return Stall(rank, worker, what, since, place)
 

@@ -51,14 +51,17 @@ def report(
     finished.log(f"{JOB}-x", f"login with {PASSWORD}", f"token: {TOKEN}", "step 9 tokens: 4096")
     finished.log(f"{JOB}-x", f"\x1b[1mAuthorization: Bearer {PASSWORD}\x1b[0m", end=True)
     finished.log("hvd-worker-0", f"using {CLOUD}", end=True)
-    finished.log("hvd-worker-1", end=True)
     finished.put("events", event("hvd-worker-0", "Pod", "Failed", f"pull with {PASSWORD}"))
+    # A line and a mark are cut within these secrets.
+    finished.log("hvd-worker-1", "x" * 1990 + f" {PASSWORD}", end=True)
+    long = "y" * 265 + f" {PASSWORD}"
+    finished.put("events", event("hvd-worker-1", "Pod", "Failed", long))
     data = {"job": JOB, "state": "Finished", "results": f"cannot reach s3://a:{PASSWORD}@b"}
     finished.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
     file = tmp_path / "report.html"
     assert hvdchart("report", "hvd", "-w", file).code == 0
     text = file.read_text()
-    assert not any(secret in text for secret in SECRETS)
+    assert not any(secret in text for secret in [*SECRETS, PASSWORD[:4]])
     found = re.search(r'id="data">(.*)</script>', text)
     assert found
     content: dict[str, Any] = json.loads(found[1])
@@ -130,6 +133,7 @@ def test_secrets_are_known_by_their_names(name: str, is_secret: bool) -> None:
         ("'api_key': 'abcdef'", f"'api_key': '{MASK}'"),
         ("postgres://me:pw@db/x", f"postgres://{MASK}@db/x"),
         ("tokens: 4096, 12.5 tokens/s", "tokens: 4096, 12.5 tokens/s"),
+        ("--my-token=abcdef --tokens=4096", f"--my-token={MASK} --tokens=4096"),
         ("--token abcdef --epochs 3", f"--token {MASK} --epochs 3"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.abc-_x", MASK),
         ("the key step of 3", "the key step of 3"),
@@ -137,3 +141,8 @@ def test_secrets_are_known_by_their_names(name: str, is_secret: bool) -> None:
 )
 def test_secrets_are_known_by_their_form(text: str, expected: str) -> None:
     assert Masker().text(text) == expected
+
+
+@pytest.mark.parametrize("part", ["x", "a.", "token", "--key", "x-secret-"])
+def test_a_long_line_is_masked_within_the_time_of_a_test(part: str) -> None:
+    assert Masker().text(part * 100_000).startswith(part)
