@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import urllib3
 
 from hvdchart.errors import ClusterError
+
+# An entry of NO_PROXY with a port; an IPv6 address is in brackets.
+_WITH_PORT = re.compile(r"(\[[^]]*\]|[^:]*):([^:]*)")
 
 
 def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManager:
@@ -19,9 +23,11 @@ def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManage
     those of urllib3. Raises ClusterError for a proxy that cannot be used.
     """
     parts = urlsplit(server)
-    chosen = proxy or _variable(f"{parts.scheme}_proxy")
-    if not proxy and _is_direct(parts.hostname or "", _variable("no_proxy")):
-        chosen = ""
+    chosen = proxy
+    if not proxy and not _is_direct(parts, _variable("no_proxy")):
+        chosen = _variable(f"{parts.scheme}_proxy")
+        if chosen and "://" not in chosen:
+            chosen = f"http://{chosen}"
     if not chosen:
         return urllib3.PoolManager(**options)
     try:
@@ -49,11 +55,14 @@ def _variable(name: str) -> str:
     return os.environ.get(name.upper()) or os.environ.get(name) or ""
 
 
-def _is_direct(host: str, rules: str) -> bool:
-    """Return whether NO_PROXY or Go itself exempts a host from the proxy.
+def _is_direct(server: SplitResult, rules: str) -> bool:
+    """Return whether NO_PROXY or Go itself exempts a server from the proxy.
 
     `rules` is the content of NO_PROXY.
     """
+    host = server.hostname or ""
+    given = re.search(r":(\d+)$", server.netloc)
+    port = given[1] if given else {"https": "443"}.get(server.scheme, "80")
     address = None
     try:
         address = ipaddress.ip_address(host)
@@ -62,18 +71,28 @@ def _is_direct(host: str, rules: str) -> bool:
             return True
     if address and address.is_loopback:
         return True
-    return any(_matches(host, address, rule.strip().lower()) for rule in rules.split(","))
+    return any(_matches(host, port, address, rule.strip().lower()) for rule in rules.split(","))
 
 
-def _matches(host: str, address: Any, rule: str) -> bool:
-    """Return whether an entry of NO_PROXY matches a host.
+def _matches(host: str, port: str, address: Any, rule: str) -> bool:
+    """Return whether an entry of NO_PROXY matches a host and its port.
 
-    An entry is a name, .domain, *, an address or a network.
+    An entry is *, a network, or an address or a name with or without a port. A name stands for the
+    domains below it, too; .domain and *.domain stand for these alone.
     """
-    if address:
+    if rule == "*":
+        return True
+    if address and "/" in rule:
         try:
             return address in ipaddress.ip_network(rule, strict=False)
         except ValueError:
-            return rule == "*"
-    domain = rule.removeprefix("*").removeprefix(".")
-    return rule == "*" or (bool(domain) and (host == domain or host.endswith(f".{domain}")))
+            return False
+    found = _WITH_PORT.fullmatch(rule)
+    name, of_port = found.groups() if found else (rule, "")
+    name = name.strip("[]").removeprefix("*" if name.startswith("*.") else "")
+    if not name or of_port not in ("", port):
+        return False
+    try:
+        return bool(address == ipaddress.ip_address(name))
+    except ValueError:
+        return (host == name and name[0] != ".") or host.endswith(f".{name.removeprefix('.')}")

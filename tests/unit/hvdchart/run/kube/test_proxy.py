@@ -43,6 +43,16 @@ def test_proxy_of_the_kubeconfig_is_used(
         ("https://api.example", "api.example", False),
         ("https://api.example", " other , .EXAMPLE", False),
         ("https://api.example", "*.example", False),
+        ("https://api.example", ".api.example", True),
+        ("https://api.example", "*.api.example", True),
+        ("https://api.example:6443", "api.example:6443", False),
+        ("https://api.example:6443", "api.example:443", True),
+        ("https://api.example", ".example:443", False),
+        ("https://10.1.2.3:6443", "10.1.2.3:6443", False),
+        ("https://10.1.2.3:6443", "10.1.2.3:1", True),
+        ("https://10.1.2.3:6443", "10.1.2.3", False),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443", False),
+        ("https://[fd00::1]:6443", "fd00::1", False),
         ("https://api.example", "ple", True),
         ("https://10.1.2.3:6443", "10.0.0.0/8", False),
         ("https://[fd00::1]:6443", "fd00::/8", False),
@@ -57,6 +67,11 @@ def test_proxy_of_the_environment(
     monkeypatch.setenv("no_proxy", no_proxy)
     used = getattr(proxy_manager(server, ""), "proxy", None)
     assert (str(used) if used else "") == (PROXY if is_used else "")
+
+
+def test_proxy_of_the_environment_needs_no_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY.removeprefix("http://"))
+    assert str(getattr(proxy_manager("https://api.example", ""), "proxy", "")) == PROXY
 
 
 # urllib3 warns that SOCKS needs another package.
