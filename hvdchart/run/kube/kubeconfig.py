@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import yaml
 
@@ -29,6 +30,48 @@ YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Entry: TypeAlias = tuple[Mapping[str, Any], Path]
 # https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 _API_GROUP = "client.authentication.k8s.io/"
+# The types of the keys that are read, and their names in messages.
+_KINDS = {str: "text", bool: "boolean", list: "list", dict: "map"}
+_CONTEXT = {"cluster": str, "user": str, "namespace": str}
+_CLUSTER = {
+    "server": str,
+    "tls-server-name": str,
+    "insecure-skip-tls-verify": bool,
+    "certificate-authority": str,
+    "certificate-authority-data": str,
+    "proxy-url": str,
+    "extensions": [{"name": str}],
+}
+_EXEC = {
+    "apiVersion": str,
+    "command": str,
+    "args": [str],
+    "env": [{"name": str, "value": str}],
+    "installHint": str,
+    "interactiveMode": str,
+    "provideClusterInfo": bool,
+}
+_USER = {
+    "client-certificate": str,
+    "client-certificate-data": str,
+    "client-key": str,
+    "client-key-data": str,
+    "token": str,
+    "tokenFile": str,
+    "username": str,
+    "password": str,
+    "as": str,
+    "as-uid": str,
+    "as-groups": [str],
+    "as-user-extra": {str: [str]},
+    "exec": _EXEC,
+}
+_SHAPE = {
+    "current-context": str,
+    "contexts": [{"name": str, "context": _CONTEXT}],
+    "clusters": [{"name": str, "cluster": _CLUSTER}],
+    "users": [{"name": str, "user": _USER}],
+}
 
 
 class UnusableError(Exception):
@@ -129,11 +172,10 @@ class _Kubeconfig:
         self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
         for file in files:
             document = yaml.load(file.read_bytes(), YAML_LOADER) or {}  # noqa: S506
-            if not isinstance(document, dict):
-                raise UnusableError(f"{file} is not a mapping with clusters, contexts and users")
+            _check(document, _SHAPE, file)
             self._current = self._current or _text(document, "current-context")
             for kind, entries in self._entries.items():
-                for name, content in _named(document, kind, file):
+                for name, content in _named(document, kind):
                     entries.setdefault(name, (content, file.parent))
 
     def connection(self, context: str | None) -> ApiConnection:
@@ -197,7 +239,10 @@ class _Kubeconfig:
             token = status.get("token", "")
             certificate = status.get("clientCertificateData", "").encode() or certificate
             key = status.get("clientKeyData", "").encode() or key
-        headers = [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+        headers = [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+        for field, values in (user.get("as-user-extra") or {}).items():
+            name = f"Impersonate-Extra-{quote(str(field), safe='')}"
+            headers += [(name, value) for value in values or ()]
         for field, name in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
             if field in user:
                 headers.append((name, _text(user, field)))
@@ -214,27 +259,39 @@ class _Kubeconfig:
         return Credentials(tuple(headers), certificate, key)
 
 
-def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a kind in a file, by name. Raises UnusableError."""
-    items = document.get(f"{kind}s") or []
-    if not isinstance(items, list):
-        raise UnusableError(f"{kind}s in {file} is not a list")
-    for item in items:
-        entry = item if isinstance(item, dict) else {}
-        name = entry.get("name")
-        content = entry.get(kind) or {}
-        if not isinstance(name, str) or not isinstance(content, dict):
-            raise UnusableError(f"{kind}s in {file} has an entry that is not a name with a {kind}")
-        yield name, content
+def _check(value: Any, shape: Any, file: Path, key: str = "") -> None:
+    """Raise UnusableError for a part of a kubeconfig that has not this shape.
+
+    A shape is a type, a list with the shape of each item, or a map with the shapes of its keys,
+    whose values may also be null. The shape of the key `str` is that of all other keys.
+    """
+    kind = shape if isinstance(shape, type) else type(shape)
+    if not issubclass(type(value), kind):
+        place = f"{key} in {file}" if key else str(file)
+        hint = ": quote it" if kind is str else ""
+        # Leave out the value, which may be a password.
+        found = type(value).__name__
+        raise UnusableError(f"{place} is no {_KINDS[kind]}, but of type {found}{hint}")
+    if isinstance(shape, list):
+        for index, item in enumerate(value):
+            _check(item, shape[0], file, f"{key}[{index}]")
+    elif isinstance(shape, dict):
+        for name, item in value.items():
+            inner = shape.get(name, shape.get(str))
+            if inner is not None and item is not None:
+                _check(item, inner, file, f"{key}.{name}" if key else str(name))
+
+
+def _named(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a kind in a file, by name, without keys that are null."""
+    for item in document.get(f"{kind}s") or ():
+        content = item.get(kind) or {}
+        yield _text(item, "name"), {k: value for k, value in content.items() if value is not None}
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
-    """Return the text of a key; empty without one. Raises UnusableError for another type."""
-    value = entry.get(key)
-    if not isinstance(value, str | None):
-        # Leave out the value, which may be a password.
-        raise UnusableError(f"{key} is no text, but of type {type(value).__name__}: quote it")
-    return value or ""
+    """Return the text of a key; empty without one."""
+    return entry.get(key) or ""
 
 
 def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
@@ -265,16 +322,19 @@ def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[st
     return shown
 
 
-def _run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[str, str]:
+def _run_program(
+    entry: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]
+) -> dict[str, str]:
     """Return the status from a credential program: a `token`, or a certificate's data.
 
     `folder` is that of the kubeconfig. `cluster` is passed to a program that requests it. Raises
     UnusableError and OSError.
     """
-    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+    command = _text(entry, "command")
+    if not command:
         raise UnusableError("the user's exec has no command")
-    version = entry.get("apiVersion")
-    if not isinstance(version, str) or not version.startswith(_API_GROUP):
+    version = _text(entry, "apiVersion")
+    if not version.startswith(_API_GROUP):
         raise UnusableError(f"the user's exec has the apiVersion {version!r}, not {_API_GROUP}v1")
     # The program can prompt for a password only at a terminal.
     is_interactive = sys.stdin.isatty() and entry.get("interactiveMode") != "Never"
@@ -282,8 +342,7 @@ def _run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[s
     if entry.get("provideClusterInfo"):
         spec["cluster"] = dict(cluster)
     information = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    settings = {each["name"]: each["value"] for each in entry.get("env") or ()}
-    command = entry["command"]
+    settings = {_text(each, "name"): _text(each, "value") for each in entry.get("env") or ()}
     if os.sep in command:
         command = str(folder / command)
     try:

@@ -74,14 +74,29 @@ def test_tokens_and_passwords_become_headers(
 
 def test_names_of_somebody_else_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
     other = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
-    caller = ask(api, kubeconfig_file, other)
+    extra = {"example.com/scopes": ["view"]}
+    caller = ask(api, kubeconfig_file, {**other, "as-user-extra": extra})
     assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
     assert caller.groups == ("one", "two")
+    assert caller.headers["Impersonate-Extra-example.com%2Fscopes"] == "view"
 
 
 def test_requests_name_the_program_and_its_version(api: SecureApi, kubeconfig_file: Path) -> None:
     agent = ask(api, kubeconfig_file, {}).headers["User-Agent"]
     assert re.fullmatch(r"hvdchart/[\d.]+", agent)
+
+
+def test_keys_may_be_null(api: SecureApi, kubeconfig_file: Path) -> None:
+    entry = {"token": "abc", "exec": None, "tokenFile": None, "auth-provider": None}
+    assert ask(api, kubeconfig_file, entry).authorization == "Bearer abc"
+
+
+def test_variable_of_a_program_may_have_no_value(
+    api: SecureApi, kubeconfig_file: Path, tmp_path: Path
+) -> None:
+    entry = program(tmp_path, "{'token': 'of' + os.environ['A']}")
+    sent = ask(api, kubeconfig_file, {"exec": {**entry, "env": [{"name": "A"}]}})
+    assert sent.authorization == "Bearer of"
 
 
 @pytest.fixture
@@ -324,6 +339,29 @@ def test_wrong_entry_is_named(
     write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
     with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
         Cluster.connect()
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "key"),
+    [
+        ("user", {"exec": {"args": ["a", 1]}}, "exec.args[1]"),
+        ("user", {"exec": {"env": [None]}}, "exec.env[0]"),
+        ("user", {"exec": "login"}, "exec"),
+        ("user", {"as-groups": "one"}, "as-groups"),
+        ("user", {"as-user-extra": {"scopes": "view"}}, "as-user-extra.scopes"),
+        ("cluster", {"extensions": ["a"]}, "extensions[0]"),
+        ("cluster", {"insecure-skip-tls-verify": "true"}, "insecure-skip-tls-verify"),
+    ],
+)
+def test_key_of_a_wrong_type_is_named_with_its_file(
+    kubeconfig_file: Path, kind: str, content: dict[str, Any], key: str
+) -> None:
+    cluster = {"server": "https://127.0.0.1:1"}
+    changed = {f"{kind}s": [{"name": kind[0], kind: {**cluster, **content}}]}
+    write_kubeconfig(kubeconfig_file, cluster, {}, **changed)
+    with pytest.raises(ClusterError) as refused:
+        Cluster.connect()
+    assert f" {kind}s[0].{kind}.{key} in {kubeconfig_file} is no " in str(refused.value)
 
 
 @pytest.mark.parametrize(
