@@ -21,7 +21,7 @@ from hvdchart.project import SPEC_NAME
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.project.named_image import lacked_frameworks
 from hvdchart.quantity import cpu_millis, pluralize
-from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
+from hvdchart.spec.fields import IMAGE, OBJECT_NAME, RELEASE_NAME, nearest
 from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
 from hvdchart.spec.paths import value_at
@@ -174,8 +174,16 @@ def _names_of_files() -> str:
 
 
 def script_name(script: Path) -> str:
-    """Return the name of a script's run without a given name."""
-    return re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
+    """Return the name of a script's run without a given name: `train` for 01_train.py.
+
+    Raises FileError for a script whose file name has no letter of a name.
+    """
+    words = re.sub("[^a-z0-9]+", "-", script.stem.lower())
+    # A name starts with a letter.
+    name = words.lstrip("-0123456789")[: RELEASE_NAME.longest].rstrip("-")
+    if not name:
+        raise FileError(f"{script}: its file name gives the run no name: add --name NAME")
+    return name
 
 
 def plan_script(

@@ -373,7 +373,10 @@ def _one_of(names: list[str]) -> str:
 API_VERSION = "hvdchart/v1"
 _NAMES = read_data("resources.json")
 _HOST_LABEL = "a name of a-z, 0-9 and -, with a letter first and no - last"
-RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["releaseName"])
+# The StatefulSet of a run with one group is named NAME-worker.
+_OF_ONE_GROUP = _NAMES["statefulSetName"]["alone"] - len("-worker")
+_LONGEST_NAME = min(_NAMES["releaseName"], _OF_ONE_GROUP)
+RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _LONGEST_NAME)
 GROUP_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["groupName"])
 OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)
 LABEL_KEY = String(

@@ -74,12 +74,16 @@ def _names(spec: Spec, index: int) -> Iterator[Contradiction]:
     if group == "master":
         yield ("nodes", index, "name"), "the chart's own pod is named 'master'", "another name"
     # A single group becomes the chart's `worker`.
-    stateful_set = f"{spec.name}-{group if len(spec.nodes) > 1 else 'worker'}"
+    suffix = f"-{group if len(spec.nodes) > 1 else 'worker'}"
+    stateful_set = f"{spec.name}{suffix}"
     longest = longest_name(spec)
     if len(stateful_set) > longest:
         problem = f"StatefulSet name {stateful_set!r} has {len(stateful_set)} characters"
-        path: KeyPath = ("nodes", index, "name") if len(spec.nodes) > 1 else ("name",)
-        yield path, problem, f"a name with which it has at most {longest}"
+        if len(spec.nodes) > 1:
+            path: KeyPath = ("nodes", index, "name")
+            yield path, problem, f"a name with which it has at most {longest}"
+        else:
+            yield ("name",), problem, f"a name of at most {longest - len(suffix)} characters"
 
 
 def longest_name(spec: Spec) -> int:

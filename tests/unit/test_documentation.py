@@ -26,7 +26,9 @@ from hvd_pods.rules.stalls import STOPPED_FOR_KEPT
 from hvd_pods.shared import contract
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.shared.run_events import RunEvent
+from hvdchart.chart_files import read_data
 from hvdchart.cli import app
+from hvdchart.spec.fields import RELEASE_NAME
 from tests.support.pages import blocks, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,6 +235,13 @@ def test_table_of_rules_has_each_module_of_the_rules() -> None:
     rows = [line for line in table.splitlines() if line.startswith("|")]
     named = {name for row in rows for name in re.findall(r"`(\w+\.py)`", row)}
     assert named == {file.name for file in (PODS / "rules").glob("*.py")} - {"__init__.py"}
+
+
+def test_page_of_pipelines_has_the_longest_name_of_a_run() -> None:
+    text = " ".join((DOCS / "gitops.md").read_text("utf-8").split())
+    assert f"at most {RELEASE_NAME.longest} of the characters" in text
+    in_queue = read_data("resources.json")["statefulSetName"]["inQueue"] - len("-worker")
+    assert f"{in_queue} in a queue of Kueue" in text
 
 
 def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:

@@ -45,6 +45,17 @@ def test_the_release_is_named_after_the_script(
     assert (arguments[1], "mine" in arguments) == ("my-train", True)
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("01_train.py", "train"), ("2-_b.py", "b"), (f"{'a' * 44}_b.py", "a" * 44)],
+)
+def test_a_file_name_that_is_no_name_of_a_run_gives_one(
+    hvdchart: Command, script: Path, file: str, name: str
+) -> None:
+    done = hvdchart("plan", script.rename(script.with_name(file)), "-o", "json")
+    assert json.loads(done.output)["name"] == name
+
+
 def test_the_release_is_read_once_before_the_upgrade_and_once_after_it(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
@@ -322,6 +333,7 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (["{folder}/my script.py"], 5, "my script.py: the name"),
         (["{script}", "--code", "{folder}/inner"], 5, "inner: no such file or folder"),
         (["{script}", "--code", "{folder}/project"], 5, "does not contain"),
+        (["{folder}/project/_.py"], 5, "_.py: its file name gives the run no name: add --name"),
         (["{script}", "--name", "a-"], 3, "and no - last"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
         (
@@ -378,7 +390,8 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     (folder / "project").mkdir()
     (folder / "project" / "run.spec.yaml").write_text("{}")
     (folder / "real.ipynb").write_text("{}")
-    (folder / "my script.py").write_text("")
+    for name in ("my script.py", "project/_.py"):
+        (folder / name).write_text("")
     for name in ("start", "start.sh"):
         (folder / name).write_text("#!/bin/bash\ntorchrun train.py\n")
     words = [word.format(script=script, folder=folder) for word in arguments]

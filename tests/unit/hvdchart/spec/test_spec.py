@@ -222,11 +222,14 @@ def test_spec_beyond_the_limit_is_refused(group: str, rest: str, path: str, says
 
 
 @pytest.mark.parametrize(
-    ("group", "longest", "path"),
-    [("gpus: 1", 45, "name"), ("gpus: 1}, {name: NAME, count: 1, gpus: 1", 21, "nodes[1].name")],
+    ("group", "longest", "path", "says"),
+    [
+        ("gpus: 1", 45, "name", "1 to 45 characters"),
+        ("gpus: 1}, {name: NAME, count: 1, gpus: 1", 21, "nodes[1].name", "it has at most 52"),
+    ],
 )
 def test_name_leaves_room_for_the_hash_of_a_statefulset(
-    group: str, longest: int, path: str
+    group: str, longest: int, path: str, says: str
 ) -> None:
     """A StatefulSet is named RUN-GROUP; the only group becomes `worker`."""
 
@@ -235,7 +238,7 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
         read(f"{{name: x, count: 2, {group.replace('NAME', 'g' * length)}}}", name=run)
 
     read_with(longest)
-    with pytest.raises(SpecError, match="a name with which it has at most 52") as caught:
+    with pytest.raises(SpecError, match=says) as caught:
         read_with(longest + 1)
     assert caught.value.path == path
 
@@ -248,7 +251,7 @@ def test_a_queue_leaves_less_room_for_the_name(values: str, longest: int) -> Non
         read("{name: x, count: 2, gpus: 1}", f"values: {{{values}}}", "r" * length)
 
     read_with(longest)
-    with pytest.raises(SpecError, match="characters"):
+    with pytest.raises(SpecError, match=f"{longest} characters"):
         read_with(longest + 1)
 
 
