@@ -82,11 +82,11 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain]:
     """Return the chart's value `code` for a script or a folder.
 
-    A text script is an entry of `code.files`. An executable script is an archive, which keeps its
-    mode. A folder is an archive of the files that `list_files` returns. The same content gives the
-    same value, at any time. `report` gets a line about the secrets that are left out. Raises
-    FileError for files that cannot be read, for a script that is a link out of its folder, and for
-    code that is larger than the chart takes.
+    A script in UTF-8 is an entry of `code.files`. An executable script is an archive, which keeps
+    its mode, and so is a script in another coding. A folder is an archive of the files that
+    `list_files` returns. The same content gives the same value, at any time. `report` gets a line
+    about the secrets that are left out. Raises FileError for files that cannot be read, for a
+    script that is a link out of its folder, and for code that is larger than the chart takes.
     """
     if path.is_dir():
         files = list_files(path, report)
@@ -114,8 +114,8 @@ def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain
         raise _too_large(path, sizes)
     try:
         text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}: cannot read the code: {error}") from error
+    except UnicodeDecodeError:
+        return {"archive": pack_files(path, {path.name: real})}
     if len(text) > most:
         raise _too_large(path, sizes)
     return {"files": {path.name: text}}

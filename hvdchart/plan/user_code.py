@@ -8,6 +8,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import decode_source
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -93,7 +94,12 @@ def program_files(
             continue
         seen.add(file)
         try:
-            tree = ast.parse(sources[file])
+            text = decode_source(sources[file])
+        except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+            broken[file] = f"{file}: cannot be decoded: {error}: save it as UTF-8"
+            continue
+        try:
+            tree = ast.parse(text)
         except SyntaxError as error:
             detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
             line = (error.text or "").strip()[:LONGEST_LINE]

@@ -49,6 +49,25 @@ def test_script_that_would_miss_something_is_warned_of(
     assert (len(said), warning in "".join(said)) == (bool(warning), True)
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+@pytest.mark.parametrize(
+    ("first", "code", "says"),
+    [
+        ("# coding: latin-1", 0, ""),
+        ("import torch", 5, "My_Train.py: cannot be decoded: "),
+        ("import torch\n\n", 5, ": save it as UTF-8"),
+        ("# coding: none-such", 5, "My_Train.py: cannot be decoded: unknown encoding"),
+    ],
+)
+def test_script_that_is_not_utf_8_needs_a_coding(
+    hvdchart: Command, script: Path, mode: int, first: str, code: int, says: str
+) -> None:
+    script.write_text(f"{first}\nimport torch  # caf\xe9\n", encoding="latin-1")
+    script.chmod(mode)
+    done = hvdchart("plan", script)
+    assert (done.code, says in done.errors) == (code, True), done.errors
+
+
 def test_script_with_a_wrong_line_is_refused_with_the_line(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
