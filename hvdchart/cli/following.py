@@ -91,16 +91,12 @@ def require_own_run(cluster: Cluster, name: str, helm: Helm) -> RunView:
 
     Raises ClusterError when the name is that of another chart's release.
     """
-    from hvdchart.run.change.control import find_other_chart
+    from hvdchart.run.change.control import refuse_other_chart
     from hvdchart.run.kube.runs import newest_run
 
     run = newest_run(cluster, name)
-    # `helm upgrade --install` would turn a release of any other chart into a run.
-    if chart := find_other_chart(run, cluster.namespace, helm):
-        raise ClusterError(
-            f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
-            "choose another with --set name=NAME, or under `run` with --name NAME"
-        )
+    remedy = "choose another name with --set name=NAME, or under `run` with --name NAME"
+    refuse_other_chart(run, cluster.namespace, helm, remedy)
     return run
 
 

@@ -23,13 +23,13 @@ def undeploy(
     Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, the name is that of
     another chart's release, or the cluster cannot be used.
     """
-    from hvdchart.run.change.control import check_is_run, remove
+    from hvdchart.run.change.control import check_is_own, remove
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
     problem: ClusterError | None = None
     for name in names:
         try:
-            check_is_run(cluster, name, helm)
+            check_is_own(cluster, name, helm)
             removed = remove(cluster, name, helm)
         except NoRunError as error:
             if len(names) == 1:

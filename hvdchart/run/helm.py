@@ -215,14 +215,15 @@ def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
         return None
 
 
-def foreign_chart(name: str, namespace: str, helm: Helm) -> str | None:
+def foreign_chart(name: str, namespace: str, helm: Helm, *, has_run: bool) -> str | None:
     """Return the name of a release's chart if it is another chart; None also without a release.
 
     Horovod's own chart and that of the old stable repository have the same name. Their objects lack
-    the labels of this one. Raises HelmError.
+    the labels of this one, which those of a release that `has_run` are known to have. Raises
+    HelmError.
     """
     chart = release_chart(name, namespace, helm)
-    if chart == "horovod" and _OWN_LABEL in _manifest(name, namespace, helm):
+    if chart == "horovod" and (has_run or _OWN_LABEL in _manifest(name, namespace, helm)):
         return None
     return chart
 

@@ -56,25 +56,35 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
     return before
 
 
-def find_other_chart(run: RunView, namespace: str, helm: Helm) -> str | None:
-    """Return the other chart whose Helm release has the run's name; None without such a release.
+def refuse_other_chart(run: RunView, namespace: str, helm: Helm, *remedies: str) -> None:
+    """Raise ClusterError with these remedies if the run's name is that of another chart's release.
 
-    A release of a chart that has this one as a subchart is a run. Raises HelmError.
+    An upgrade with this chart would delete the other objects of the release. Such a release has a
+    run when its chart has this one as a dependency. Raises HelmError.
     """
-    return None if run.release.exists else foreign_chart(run.release.name, namespace, helm)
+    name = run.release.name
+    chart = foreign_chart(name, namespace, helm, has_run=run.release.exists)
+    if not chart:
+        return
+    if run.release.exists:
+        change = (
+            f"to change its run, change the values below the key of the dependency in {chart}, and "
+            "upgrade the release with Helm"
+        )
+        remedies = (change, *remedies)
+    raise ClusterError(
+        f"{name} is a release of chart {chart} in namespace {namespace}: {'; '.join(remedies)}"
+    )
 
 
-def check_is_run(cluster: Cluster, name: str, helm: Helm) -> None:
-    """Raise ClusterError for the name of another chart's release, which is not changed.
+def check_is_own(cluster: Cluster, name: str, helm: Helm) -> None:
+    """Raise ClusterError for the name of another chart's release, which is not uninstalled.
 
     Raises HelmError, and ClusterError for a refused request.
     """
-    chart = find_other_chart(newest_run(cluster, name), cluster.namespace, helm)
-    if chart:
-        raise ClusterError(
-            f"{name} is a release of chart {chart} in namespace {cluster.namespace}, and no run: "
-            f"to remove it, run helm uninstall {name} -n {cluster.namespace}"
-        )
+    where = cluster.namespace
+    remedy = f"to remove all of it, run helm uninstall {name} -n {where}"
+    refuse_other_chart(newest_run(cluster, name), where, helm, remedy)
 
 
 def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
@@ -120,8 +130,10 @@ def _unknown_to_helm(status: Status, namespace: str) -> str:
 def installed_values(run: RunView, namespace: str, helm: Helm) -> Object:
     """Return the values that the release of an existing run was installed with.
 
-    Raises ClusterError if Helm does not know the release, such as one of Argo CD, and HelmError.
+    Raises ClusterError if Helm does not know the release, such as one of Argo CD, or has it of
+    another chart; and HelmError.
     """
+    refuse_other_chart(run, namespace, helm)
     try:
         return release_values(run.release.name, namespace, helm)
     except NoRunError:

@@ -37,7 +37,8 @@ GROUPS = [{"name": "cpu", "number": 2}, {"name": "gpu", "number": 1}]
 def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
     """A run that continues, of a release with these values."""
     answer_as(helm, "hvd")
-    helm.answer("get", json.dumps(VALUES))
+    helm.answer("get metadata", json.dumps({"chart": "horovod"}))
+    helm.answer("get values", json.dumps(VALUES))
     return play(fake_cluster, job(), MASTER)
 
 
@@ -109,7 +110,7 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     changed: dict[str, Any],
     says: str,
 ) -> None:
-    helm.answer("get", json.dumps(values))
+    helm.answer("get values", json.dumps(values))
     done = hvdchart(words[0], "hvd", *words[1:], "--context", "main")
     assert (done.code, says in done.output) == (0, True)
     (call,) = upgrades(helm)
@@ -123,10 +124,23 @@ def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str]
 ) -> None:
     """Argo CD, for instance, installs without a release of Helm."""
-    helm.answer("get", errors="Error: release: not found\n", code=1)
+    for command in ("get metadata", "get values"):
+        helm.answer(command, errors="Error: release: not found\n", code=1)
     done = hvdchart(words[0], "hvd", *words[1:])
     assert (done.code, upgrades(helm)) == (7, [])
     assert "Helm knows no release hvd in namespace team, but its run is running" in done.errors
+
+
+@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"], ["debug"]])
+def test_a_run_of_a_parent_chart_is_not_changed(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str]
+) -> None:
+    """An upgrade with this chart would delete all other objects of the release."""
+    helm.answer("get metadata", json.dumps({"chart": "parent"}))
+    done = hvdchart(words[0], "hvd", *words[1:])
+    assert (done.code, upgrades(helm)) == (7, [])
+    assert "hvd is a release of chart parent in namespace team" in done.errors
+    assert "below the key of the dependency" in done.errors
 
 
 def workers_with(env: list[Any], *volumes: Any, **more: Any) -> Any:
@@ -227,7 +241,7 @@ def test_status_says_nothing_of_workers_that_are_gone(
 def test_scale_of_one_of_several_groups_needs_its_name(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, more: list[str], why: str
 ) -> None:
-    helm.answer("get", json.dumps({"workerGroups": GROUPS}))
+    helm.answer("get values", json.dumps({"workerGroups": GROUPS}))
     done = hvdchart("scale", "hvd", "3", *more)
     assert (done.code, installed_values(helm)) == (7, None)
     assert f"cpu, gpu; {why}" in done.errors

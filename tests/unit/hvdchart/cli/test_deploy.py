@@ -186,6 +186,17 @@ def test_deploy_refuses_the_name_of_a_release_of_another_chart(
     assert f"chart {chart} in namespace team" in done.errors
 
 
+@pytest.mark.parametrize("options", [[], ["--diff"], ["--force"]])
+def test_deploy_does_not_replace_a_parent_chart(
+    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, options: list[str]
+) -> None:
+    helm.answer("get", json.dumps({"chart": "parent"}))
+    done = hvdchart("deploy", spec, *options)
+    assert (done.code, upgrades(helm)) == (7, [])
+    assert "hvd is a release of chart parent in namespace team" in done.errors
+    assert "below the key of the dependency" in done.errors
+
+
 def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
@@ -297,7 +308,7 @@ BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
 def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
     """A run of which a preview changes the Job."""
     after = BEFORE.replace("1}", "2}")
-    helm.answer("get", BEFORE)
+    helm.answer("get manifest", BEFORE)
     helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
     return running
 
@@ -320,7 +331,7 @@ def test_diff_shows_an_archive_by_its_digest(
     hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     before, after = (f"---\nbinaryData:\n  a.tgz: {'QUJD' * 100}{end}\n" for end in ("", "QUJD"))
-    helm.answer("get", before)
+    helm.answer("get manifest", before)
     helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
     shown = hvdchart("deploy", spec, "--diff").output
     assert "QUJD" not in shown
@@ -330,7 +341,7 @@ def test_diff_shows_an_archive_by_its_digest(
 def test_diff_of_a_new_release_is_all_of_it_but_secrets(
     hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    helm.answer("get", errors="Error: release: not found", code=1)
+    helm.answer("get manifest", errors="Error: release: not found", code=1)
     shown = hvdchart("deploy", spec, "--diff").output
     assert ("+kind: Job" in shown, "private" in shown) == (True, False)
 
@@ -363,6 +374,15 @@ def test_undeploy_leaves_a_release_of_another_chart(
     done = hvdchart("undeploy", "hvd")
     assert (done.code, set(helm.commands()) <= {"get", "version"}) == (7, True)
     assert f"hvd is a release of chart {chart} in namespace team" in done.errors
+
+
+def test_undeploy_leaves_the_other_objects_of_a_parent_chart(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    helm.answer("get", json.dumps({"chart": "parent"}))
+    done = hvdchart("undeploy", "hvd")
+    assert (done.code, "uninstall" in helm.commands()) == (7, False)
+    assert "hvd is a release of chart parent in namespace team" in done.errors
 
 
 def test_undeploy_removes_a_release_whose_objects_are_gone(
