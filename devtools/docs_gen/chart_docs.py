@@ -180,19 +180,25 @@ def run_keys(source: Node, hashes: Sequence[str]) -> Node:
     The content of a key is the value that counts as no value: a default that is empty or unhashed,
     or null (docs/adr/0010).
     """
-    keys = _hashed_keys(source, hashes, "")
+    image = source["$defs"]["image"]
+    keys = _hashed_keys(source, hashes, "", image)
     del keys["worker"]
     groups = source["properties"]["workerGroups"]
-    return {**keys, "workerGroups": _hashed_keys(groups["items"], hashes, groups["hash"])}
+    return {**keys, "workerGroups": _hashed_keys(groups["items"], hashes, groups["hash"], image)}
 
 
-def _hashed_keys(node: Node, hashes: Sequence[str], above: str) -> Node:
-    """Return the keys of a node; `above` is the hash that they inherit."""
+def _hashed_keys(node: Node, hashes: Sequence[str], above: str, image: Node) -> Node:
+    """Return the keys of a node; `above` is the hash that they inherit.
+
+    A key that overrides keys of the image has the keys of `image`. Their own hashes count only
+    where this key is in the hash.
+    """
     keys: Node = {}
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
-        if _has_keys(child):
-            if below := _hashed_keys(child, hashes, declared):
+        is_image = child.get("$ref") == "#/$defs/image" and declared in hashes
+        if is_image or _has_keys(child):
+            if below := _hashed_keys(image if is_image else child, hashes, declared, image):
                 keys[name] = below
         elif declared in hashes:
             default = _leaf_default(child)

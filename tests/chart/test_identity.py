@@ -116,6 +116,12 @@ def test_hashes_of_a_run_are_those_that_were_published(values: Values, name: str
 
 
 POOL: Values = {"worker": {"nodeSelector": {"pool": "gpu"}}}
+PULLED: Values = {"pullPolicy": "Always"}
+STAGED: Values = {
+    **EMPTY_DIR,
+    "volumeMounts": [{"name": "output", "mountPath": "/data"}],
+    "staging": {"path": "/data/set", "command": ["fetch"]},
+}
 CLEARED: Values = {"name": "cpu", "number": 2, "nodeSelector": None}
 # What the user writes counts, also where it is empty or false, and whether it decides the training.
 COMPARED: dict[str, tuple[bool, Values, Values]] = {
@@ -130,6 +136,15 @@ COMPARED: dict[str, tuple[bool, Values, Values]] = {
     "cleared for a group": (True, POOL, {**POOL, "workerGroups": [CLEARED]}),
     "field of the pods": (False, {}, {"worker": {"podSpec": {"hostUsers": False}}}),
     "no modules in advance": (False, {}, {"launch": {"preload": []}}),
+    "pull policy of the workers": (False, {}, {"worker": {"image": PULLED}}),
+    "pull policy of a group": (
+        False,
+        {"workerGroups": [{"name": "cpu"}]},
+        {"workerGroups": [{"name": "cpu", "image": PULLED}]},
+    ),
+    "pull policy of the master": (False, {}, {"master": {"image": PULLED}}),
+    "pull policy of staging": (False, STAGED, merge_values(STAGED, {"staging": {"image": PULLED}})),
+    "repository of the master": (True, {}, {"master": {"image": {"repository": "a"}}}),
 }
 SAME: dict[str, Values] = {
     "empty defaults": {"image": {"digest": ""}, "network": {"interface": ""}, "volumes": []},

@@ -10,7 +10,11 @@
     "workerGroups": {
       "number": null,
       "slots": null,
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": ""
+      },
       "env": [],
       "envFrom": [],
       "resources": {},
@@ -28,7 +32,11 @@
     },
     "master": {
       "args": [],
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": ""
+      },
       "env": [],
       "generation": null
     },
@@ -62,7 +70,11 @@
     "staging": {
       "path": "",
       "command": [],
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": ""
+      },
       "env": [],
       "verify": null
     }
@@ -82,7 +94,12 @@
       "spares": null,
       "minimum": null,
       "slots": null,
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": "",
+        "pullPolicy": ""
+      },
       "env": [],
       "envFrom": [],
       "resources": {},
@@ -104,7 +121,12 @@
     },
     "master": {
       "args": [],
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": "",
+        "pullPolicy": ""
+      },
       "env": [],
       "envFrom": [],
       "initContainers": [],
@@ -169,7 +191,12 @@
     "staging": {
       "path": "",
       "command": [],
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": "",
+        "pullPolicy": ""
+      },
       "env": [],
       "verify": null,
       "nodes": "Preferred"
@@ -177,7 +204,12 @@
     "results": {
       "command": [],
       "path": "",
-      "image": {},
+      "image": {
+        "repository": "",
+        "tag": "",
+        "digest": "",
+        "pullPolicy": ""
+      },
       "env": [],
       "onFailure": false,
       "timeoutSeconds": null

@@ -29,11 +29,8 @@ Call with (dict "from" $values "keys" $keys).
 {{- range $key, $none := .keys -}}
   {{- $value := index $.from $key -}}
   {{- if and (kindIs "map" $none) $none -}}
-    {{- $value = include "horovod.pickHashed" (dict "from" $value "keys" $none) | fromJson -}}
+    {{- $value = include "horovod.pickHashed" (dict "from" ($value | default dict) "keys" $none) | fromJson -}}
     {{- $none = dict -}}
-  {{- else if eq $key "image" -}}
-    {{- /* Empty keys of an image override nothing. */ -}}
-    {{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}
   {{- end -}}
   {{- if not (or (kindIs "invalid" $value) (eq (toJson $value) (toJson $none))) -}}
     {{- $_ := set $picked $key $value -}}
