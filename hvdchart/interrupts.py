@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hvdchart.errors import HvdchartError
+if TYPE_CHECKING:
+    import subprocess
 
 # Python raises an exception for Ctrl-C. The other signals end Python without one: a service or a
 # batch job that is stopped, and a terminal that is closed.
@@ -22,8 +23,9 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 def interrupting_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP interrupt the block like Ctrl-C; then the signal ends the program.
 
-    Only the first signal counts: a closed terminal may send several. A signal that other code
-    handles or ignores, as `nohup` does, is left unchanged.
+    The block reports its errors: the signal ends the program before a caller can. Only the first
+    signal counts: a closed terminal may send several. A signal that other code handles or ignores,
+    as `nohup` does, is left unchanged.
     """
     came: list[int] = []
 
@@ -35,11 +37,6 @@ def interrupting_signals() -> Iterator[None]:
     _handle(interrupt)
     try:
         yield
-    except HvdchartError as problem:
-        # The signal ends the program before its caller can report which objects remain.
-        if came:
-            print(f"hvdchart: {problem}", file=sys.stderr)
-        raise
     finally:
         if came:
             for stream in (sys.stdout, sys.stderr):
@@ -49,6 +46,16 @@ def interrupting_signals() -> Iterator[None]:
             signal.raise_signal(came[0])
         else:
             _restore(interrupt)
+
+
+@contextmanager
+def terminated_on_exception(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Terminate a process if the block raises: only a terminal's Ctrl-C reaches both programs."""
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
 
 
 def exit_on_signals() -> None:

@@ -61,7 +61,8 @@ def command_page() -> str:
     )
     interrupted = (
         "Exit code 130 means that the command was interrupted. The run continues, except that of "
-        "`dev` and `bench`, which uninstall it."
+        "`dev` and `bench`, which uninstall it. SIGTERM and a closed terminal interrupt each "
+        "command in the same way, and the signal then ends it."
     )
     return wrap(f"{_HEAD}{commands}\n\n## Exit codes\n\n{exit_codes()}\n\n{interrupted}\n")
 

@@ -23,6 +23,7 @@ from hvdchart.cli import image
 from hvdchart.cli.terminal import replace_what_stdout_lacks, say, show
 from hvdchart.cli.usage import Command
 from hvdchart.errors import FileError, HvdchartError
+from hvdchart.interrupts import interrupting_signals
 
 # Each command is the function of this name in the module of this name, in the order of `hvdchart
 # --help`.
@@ -134,8 +135,14 @@ def main() -> None:
     """Run the command; print an HvdchartError as one message and exit with its exit code.
 
     A write to standard output that finds the disk full ends in the same way. Any other exception is
-    a defect, and shows a traceback.
+    a defect, and shows a traceback. SIGTERM and SIGHUP interrupt each command as Ctrl-C does, so
+    that it removes what it has created.
     """
+    with interrupting_signals():
+        _run()
+
+
+def _run() -> None:
     replace_what_stdout_lacks()
     try:
         # The name is set also where Python was started with -m: shell completion works for this

@@ -63,7 +63,6 @@ def bench(
     """
     from hvdchart.bench.measure import measure
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
-    from hvdchart.interrupts import interrupting_signals
 
     planning.refuse_script(specs)
     chosen = options.parse_numbers("workers", workers)
@@ -84,8 +83,7 @@ def bench(
         "turns": turns,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    with interrupting_signals():
-        result |= measure(cluster, made, trials, turns, say, helm)
+    result |= measure(cluster, made, trials, turns, say, helm)
     if written is not None:
         import json
 

@@ -32,9 +32,8 @@ def debug(
     Exit codes: that of the command; 6 Helm failed; 7 there is no such run, or the cluster cannot
     be used; 8 the pods did not start.
     """
-    from hvdchart.interrupts import interrupting_signals
     from hvdchart.run.change.debug import debug_pods
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
-    with interrupting_signals(), debug_pods(cluster, name, helm, say) as run:
+    with debug_pods(cluster, name, helm, say) as run:
         run_in_pod(cluster, run, target, command, context)

@@ -75,7 +75,6 @@ def dev(
     start; 9 the image cannot be built; 130 interrupted, and the release is uninstalled.
     """
     from hvdchart.code.changes import code_changes
-    from hvdchart.interrupts import interrupting_signals
     from hvdchart.run.change.dev_session import DevSession
 
     script = planning.Script.of_words(named or (), given, code)
@@ -99,7 +98,7 @@ def dev(
         print_log,
         create_namespace=install.create_namespace,
     )
-    with interrupting_signals(), closing(session):
+    with closing(session):
         for change in code_changes(watched.code, say):
             if isinstance(change, FileError):
                 say(f"{change}; waiting for the next change")

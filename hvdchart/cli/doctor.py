@@ -52,7 +52,6 @@ def doctor(
     from hvdchart.doctor.examine import examine_cluster, examine_tools
     from hvdchart.doctor.findings import Finding, report
     from hvdchart.image.engines import ENGINES, working_engines
-    from hvdchart.interrupts import interrupting_signals
     from hvdchart.quantity import pluralize
     from hvdchart.spec.run_options import name_options
 
@@ -80,8 +79,7 @@ def doctor(
             "install and start one to build images; --code needs none",
         )
     findings = [*examine_tools(helm_program), builder]
-    with interrupting_signals():
-        findings += examine_cluster(context, namespace, values, prober)
+    findings += examine_cluster(context, namespace, values, prober)
     if script:
         findings = [
             dataclasses.replace(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from hvd_pods.shared.pipes import pipe_of
 from hvdchart.errors import ImageError
+from hvdchart.interrupts import terminated_on_exception
 
 # In order of preference.
 ENGINES = ("docker", "podman", "buildah")
@@ -105,20 +106,19 @@ def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
     Each line is reported as it comes. After Ctrl-C, the program is ended.
     """
     last: deque[str] = deque(maxlen=_LAST_LINES)
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        errors="replace",
-    ) as process:
-        try:
-            for line in pipe_of(process.stdout):
-                last.append(line.strip())
-                report(line.rstrip("\n"))
-        except KeyboardInterrupt:
-            process.terminate()
-            raise
+    with (
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            errors="replace",
+        ) as process,
+        terminated_on_exception(process),
+    ):
+        for line in pipe_of(process.stdout):
+            last.append(line.strip())
+            report(line.rstrip("\n"))
     return process.returncode, [line for line in last if line]
 
 

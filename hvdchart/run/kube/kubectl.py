@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import one_line
 from hvdchart.errors import ClusterError
+from hvdchart.interrupts import terminated_on_exception
 from hvdchart.run.state.release import Object, component_of
 
 # The maximum output of a command in a pod in bytes, and the number of kubectl processes at a time.
@@ -69,10 +70,10 @@ class Kubectl:
             subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
             ) as process,
+            terminated_on_exception(process),
         ):
             content = pipe_of(process.stdout).read(_MOST + 1)
             if len(content) > _MOST:
-                process.kill()
                 raise ClusterError(f"{command[0]} in pod {pod} prints more than {_MOST >> 20} MiB")
             if process.wait():
                 errors.seek(0)
@@ -130,7 +131,10 @@ class Kubectl:
         """
         ports = f"{local_port or ''}:{port}"
         arguments = self.command("port-forward", f"service/{service}", ports)
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        with (
+            subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process,
+            terminated_on_exception(process),
+        ):
             for line in pipe_of(process.stdout):
                 # kubectl prints one of these lines for each request of a browser.
                 if not line.startswith("Handling connection for "):

@@ -37,16 +37,6 @@ with interrupting_signals():
         os.kill(os.getpid(), {{0}})
         print('removed', flush=True)
 """
-NOT_REMOVED = f"""{HEAD}
-from hvdchart.errors import HvdchartError
-sys.stderr = sys.stdout
-with interrupting_signals():
-    try:
-        print('ready', flush=True)
-        time.sleep(60)
-    finally:
-        raise HvdchartError('the release stays')
-"""
 IGNORED = f"""{HEAD}
 signal.signal({{0}}, signal.SIG_IGN)
 exit_on_signals()
@@ -95,12 +85,3 @@ def test_command_ends_by_the_signal_after_it_has_removed_its_release(sent: signa
 def test_signal_that_is_ignored_stays_so(sent: signal.Signals) -> None:
     """As nohup ignores SIGHUP."""
     assert output(IGNORED, sent) == "continues\n"
-
-
-@pytest.mark.parametrize("sent", SIGNALS)
-def test_what_could_not_be_removed_is_reported_before_the_signal_ends_the_program(
-    sent: signal.Signals,
-) -> None:
-    printed, code = end(NOT_REMOVED, sent)
-    assert "the release stays" in printed
-    assert code == -sent

@@ -152,15 +152,18 @@ def test_helm_is_looked_for_before_the_cluster_is_asked(
     assert "no program 'nohelm' is on PATH" in said(done)
 
 
-def interrupt_while_helm_works(helm: StubProgram, command: str) -> str:
-    """Send Ctrl-C to a command while Helm upgrades, and return what it has said."""
+def interrupt_while_helm_works(
+    helm: StubProgram, command: str, sent: signal.Signals = signal.SIGINT
+) -> str:
+    """Send a signal to a command while Helm upgrades, and return what it has said."""
     line = [sys.executable, "-m", "hvdchart", command, SPEC]
     with helm.hold("upgrade"):
         process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT)
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm works")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
     _, errors = process.communicate(timeout=20)
-    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    code = 130 if sent == signal.SIGINT else -sent
+    assert (process.returncode, "Traceback" in errors) == (code, False), errors
     return errors
 
 
@@ -173,11 +176,20 @@ def test_interrupted_measurement_uninstalls_its_release(
 
 
 @pytest.mark.slow
-def test_interrupted_deploy_leaves_its_release_and_says_how_to_remove_it(
+def test_what_could_not_be_removed_is_reported_before_the_signal_ends_the_command(
     fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
+    helm.answer("uninstall", errors="Error: timed out", code=1)
+    assert "Error: timed out" in interrupt_while_helm_works(helm, "bench", signal.SIGTERM)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_deploy_leaves_its_release_and_says_how_to_remove_it(
+    fake_cluster: FakeCluster, helm: StubProgram, sent: signal.Signals
+) -> None:
     """It may be somebody's run that was to be changed."""
-    errors = interrupt_while_helm_works(helm, "deploy")
+    errors = interrupt_while_helm_works(helm, "deploy", sent)
     assert "uninstall" not in helm.commands()
     assert errors.endswith("hvdchart undeploy hvd --namespace team\n")
 

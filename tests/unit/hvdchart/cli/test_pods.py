@@ -251,6 +251,25 @@ def test_tensorboard_prints_the_address_when_its_pod_is_ready(
     assert "exit code 1" in done.errors
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_tensorboard_that_is_ended_ends_kubectl(
+    running: FakeCluster, kubectl: StubProgram, sent: signal.Signals
+) -> None:
+    running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
+    running.put("pods", pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True))
+    command = [sys.executable, "-m", "hvdchart", "tensorboard", "hvd"]
+    with (
+        kubectl.hold("team"),
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process,
+    ):
+        wait_until(lambda: bool(kubectl.calls), 60, "kubectl forwards the port")
+        process.send_signal(sent)
+        assert process.wait(30) == (130 if sent == signal.SIGINT else -sent)
+        # kubectl has the same standard error: this returns when kubectl has ended, too.
+        process.communicate(timeout=30)
+
+
 @pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "/mnt"}}])
 def test_tensorboard_that_reads_what_no_rank_writes_is_reported(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram, source: dict[str, Any]

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -180,3 +181,21 @@ def test_a_key_ends_the_view_and_leaves_the_run(
         assert process.wait(30) == 0
     os.close(outer)
     assert live.find("jobs", JOB) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_view_and_restores_the_terminal(
+    live: FakeCluster, sent: signal.Signals
+) -> None:
+    outer, inner = pty.openpty()
+    before = termios.tcgetattr(outer)
+    with started(terminal=inner) as process:
+        os.close(inner)
+        read_until(outer, b"RANK")
+        assert termios.tcgetattr(outer) != before
+        process.send_signal(sent)
+        read_until(outer, b"\x1b[?1049l")
+        assert process.wait(30) == -sent
+    assert termios.tcgetattr(outer) == before
+    os.close(outer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import ssl
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from hvdchart.image.check_image import (
 from hvdchart.image.engines import choose_engine, run_in
 from hvdchart.image.probe import MARK
 from hvdchart.run.kube.pods import UNKNOWN_USER
+from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 
@@ -290,3 +292,17 @@ def test_image_check_says_what_is_missing_for_a_mode(hvdchart: Command, programs
     assert lacking.code == 9
     assert "launch.mode: mpirun" in lacking.errors
     assert lacking.errors.endswith("missing: Horovod\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_check_in_the_cluster_that_is_ended_deletes_its_pod(
+    fake_cluster: FakeCluster, sent: signal.Signals
+) -> None:
+    fake_cluster.created_status = {"phase": "Pending"}
+    command = [sys.executable, "-m", "hvdchart", "image", "check", "team/a:1", "--in-cluster"]
+    with subprocess.Popen(command) as process:
+        fake_cluster.wait_for("pods", "watch")
+        process.send_signal(sent)
+        assert process.wait(30) == -sent
+    assert fake_cluster.names("pods") == []
