@@ -65,7 +65,9 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     lines = ignore.read_text("utf-8", "replace").splitlines() if ignore.is_file() else []
     patterns = [_anchor(line) for line in lines]
     spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, patterns)
-    files = {str(name) for name in spec.match_tree_files(folder, negate=True)}
+    # The builder does not follow links to folders, which may be loops.
+    found = spec.match_tree_files(folder, follow_links=False, negate=True)
+    files = {str(name) for name in found}
     # Docker sends the Dockerfile even if it is ignored.
     return sorted(files | {dockerfile})
 

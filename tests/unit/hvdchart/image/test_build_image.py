@@ -122,6 +122,16 @@ def test_the_tag_takes_little_memory_for_a_large_file(folder: Path) -> None:
         tracemalloc.stop()
 
 
+def test_a_link_to_a_folder_counts_as_the_link_itself(folder: Path) -> None:
+    """As for the builder; the link may be a loop."""
+    (folder / "latest").symlink_to(".")
+    assert context_files(folder) == ["Dockerfile", "data/big", "latest", "train.py"]
+    before = tag(folder)
+    (folder / "latest").unlink()
+    (folder / "latest").symlink_to("data")
+    assert tag(folder) != before
+
+
 def test_the_tag_stays_when_an_ignored_file_changes(folder: Path) -> None:
     (folder / ".dockerignore").write_text("data\n.dockerignore\n")
     before = tag(folder)
