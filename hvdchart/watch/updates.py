@@ -111,8 +111,6 @@ class _Readers:
             self.cluster, name, tail=LAST, component=component, warnings=True, seen=put
         ):
             put(line)
-            if self.follower.closed.is_set():
-                return
         put(_Ended())
 
     def read_usage(self, kubectl: Kubectl) -> None:

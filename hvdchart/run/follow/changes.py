@@ -24,6 +24,8 @@ from hvdchart.run.state.view import RunView
 T = TypeVar("T")
 # Open a watch again after this many seconds.
 WATCH_SECONDS = 300
+# Seconds between two checks of a thread, which waits for a full queue, for the end of the reader.
+_CHECK_SECONDS = 0.5
 
 
 class Pauses(NamedTuple):
@@ -115,12 +117,19 @@ def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]
         last = text
 
 
-class Follower(Generic[T]):
-    """Threads that put their results on one queue, until the end of its `with` block."""
+class _ClosedError(Exception):
+    """Nothing reads the items of a follower any more."""
 
-    def __init__(self) -> None:
+
+class Follower(Generic[T]):
+    """Threads that put their results on one queue, until the end of its `with` block.
+
+    A thread waits while the queue has `most` items.
+    """
+
+    def __init__(self, most: int = 10_000) -> None:
         self.closed = threading.Event()
-        self._items: queue.Queue[T | ClusterError] = queue.Queue(maxsize=10_000)
+        self._items: queue.Queue[T | BaseException] = queue.Queue(most)
 
     def __enter__(self) -> Self:
         return self
@@ -129,26 +138,37 @@ class Follower(Generic[T]):
         self.closed.set()
 
     def put(self, item: T) -> None:
-        """Put an item on the queue; wait while it is full."""
-        self._items.put(item)
+        """Put an item on the queue; wait while it is full.
+
+        At the end of the `with` block, it raises what ends the thread that calls it.
+        """
+        self._put(item)
 
     def get(self, seconds: float | None = None) -> T:
-        """Return the next item. Raises queue.Empty after `seconds`, and a thread's ClusterError."""
+        """Return the next item. Raises queue.Empty after `seconds`, and a thread's exception."""
         item = self._items.get(timeout=seconds)
-        if isinstance(item, ClusterError):
+        if isinstance(item, BaseException):
             raise item
         return item
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run a function in its own thread; `get` raises its ClusterError."""
+        """Run a function in its own thread; `get` raises its exception."""
 
         def run() -> None:
-            try:
-                work()
-            except ClusterError as error:
-                self._items.put(error)
+            with suppress(_ClosedError):
+                try:
+                    work()
+                except BaseException as error:  # noqa: BLE001 - the reader raises it
+                    self._put(error)
 
         threading.Thread(target=run, daemon=True).start()
+
+    def _put(self, item: T | BaseException) -> None:
+        while not self.closed.is_set():
+            with suppress(queue.Full):
+                self._items.put(item, timeout=_CHECK_SECONDS)
+                return
+        raise _ClosedError
 
 
 def _watch(

@@ -176,8 +176,6 @@ class _Following:
         kinds = ("pods", "jobs", "events") if self.warnings else ("pods", "jobs")
         for run in watch_run(self.cluster, self.release, kinds=kinds, pauses=self.pauses):
             self.follower.put(run)
-            if self.follower.closed.is_set():
-                return
 
     def take(self, run: RunView) -> Iterator[LogLine]:
         """Follow the pods that are new in a view; yield its new warnings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.follow.changes import Pauses, wait_for_end, watch_run
+from hvdchart.run.follow.changes import Follower, Pauses, wait_for_end, watch_run
 from hvdchart.run.follow.logs import follow
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
@@ -105,3 +106,30 @@ def test_a_refused_request_ends_each_command_that_waits(
         fake_cluster.refusals = {kind: (403, "no right")}
         with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
             wait(cluster)
+
+
+def test_an_unexpected_error_of_a_thread_reaches_the_reader() -> None:
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    with Follower[None]() as follower:
+        follower.start(fail)
+        with pytest.raises(ValueError, match="a defect"):
+            follower.get(20)
+
+
+def test_a_thread_ends_with_the_follower_though_nothing_reads_its_items() -> None:
+    ended = threading.Event()
+
+    def put_without_end() -> None:
+        try:
+            for item in count():
+                follower.put(item)
+        finally:
+            ended.set()
+
+    with Follower[int](most=2) as follower:
+        follower.start(put_without_end)
+        assert [follower.get(20) for _ in range(3)] == [0, 1, 2]
+        assert not ended.is_set()
+    assert ended.wait(20)
