@@ -5,9 +5,10 @@ library only. Arguments: a JSON object with `command` and `trials` (for each tri
 it runs on, counted from the first); the host file; and the launcher's command line for all workers.
 The command is appended to that line.
 
-For each trial, it prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`,
-`speed` in samples/s (null when there is none) and `error` (then, the end of the output). No line of
-this text may begin with that word, because the master prints the text, too.
+For each trial, it prints the output as it comes, with the trial's number before each line. Then it
+prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`, `speed` in samples/s
+(null when there is none) and `error` (the reason, then). No line of this text may begin with that
+word, because the master prints the text, too.
 """
 
 from __future__ import annotations
@@ -55,12 +56,16 @@ def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list
     return changed, ranks, "".join(f"{line}\n" for line in lines)
 
 
-def run(line: list[str]) -> tuple[int, str]:
-    """Run a command line to its end; its exit code and output."""
-    done = subprocess.run(
-        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    return done.returncode, done.stdout
+def run(line: list[str], prefix: str) -> tuple[int, str]:
+    """Run a command line to its end; its exit code and output, which is also printed."""
+    output = []
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
+    ) as process:
+        for text in process.stdout or ():
+            output.append(text)
+            print(prefix + text.rstrip("\n"), flush=True)
+    return process.returncode, "".join(output)
 
 
 def main(text: str, hostfile: str, launcher: list[str]) -> int:
@@ -73,9 +78,13 @@ def main(text: str, hostfile: str, launcher: list[str]) -> int:
             file.write(hosts)
             file.flush()
             line = [file.name if word == hostfile else word for word in line]
-            code, output = run([*line, *job["command"]])
+            code, output = run([*line, *job["command"]], f"trial {number}: ")
         speed = parse_speed(output) if code == 0 else None
-        error = "" if speed is not None else f"exit code {code}: {output[-800:]}"
+        error = ""
+        if code:
+            error = f"exit code {code}"
+        elif speed is None:
+            error = "its output has no RESULT with a speed"
         measured = {"trial": number, "ranks": ranks, "speed": speed, "error": error}
         print("MEASURED " + json.dumps(measured), flush=True)
         succeeded = succeeded or speed is not None

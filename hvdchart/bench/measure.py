@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from hvdchart.bench.outcomes import Outcome, parse_outcome
@@ -17,6 +18,9 @@ from hvdchart.run.kube.runs import read_release
 from hvdchart.run.state.release import Object
 from hvdchart.values.check_values import checked_values
 
+# The number of lines of a failed run's log that are reported.
+_LAST_LINES = 30
+
 
 def run_trials(
     cluster: Cluster,
@@ -25,31 +29,36 @@ def run_trials(
     trials: int,
     take: Callable[[Outcome], None],
     report: Callable[[str], object],
-    *,
-    least: int = 1,
 ) -> None:
     """Install a plan of `trials_plan`, `take` each outcome as it comes, and uninstall it.
 
-    `trials` is the number of trials in the plan. Raises ClusterError where a release has the run's
-    name, RunFailedError if the run ends with fewer outcomes than `least`, and what `take` raises.
+    `trials` is the number of trials in the plan. On failure, `report` gets the last lines of the
+    log, which is gone with the run. Raises ClusterError where a release has the run's name,
+    RunFailedError if the run ends with fewer outcomes than trials, and what `take` raises.
     """
-    taken = 0
-    last = ""
+    last: deque[str] = deque(maxlen=_LAST_LINES)
     values = checked_values(plan)
     with Session(cluster, plan.spec.name, helm, report, "measure again") as session:
         session.upgrade(values)
-        for line in follow(cluster, plan.spec.name, warnings=True):
-            outcome = parse_outcome(line.text, trials)
-            if outcome is None:
-                last = f"{line.pod}: {line.text}"
-            else:
-                taken += 1
-                take(outcome)
-    if taken < least:
-        raise RunFailedError(
-            f"{plan.spec.name} ended after {taken} of {trials} measurements; its last line: "
-            f"{last or 'none'}"
-        )
+        try:
+            taken = 0
+            for line in follow(cluster, plan.spec.name, warnings=True):
+                outcome = parse_outcome(line.text, trials)
+                if outcome is None:
+                    last.append(f"{line.pod}: {line.text}")
+                else:
+                    taken += 1
+                    take(outcome)
+            _require_all(taken, trials, plan.spec.name)
+        except RunFailedError:
+            for text in last:
+                report(text)
+            raise
+
+
+def _require_all(taken: int, trials: int, name: str) -> None:
+    if taken < trials:
+        raise RunFailedError(f"{name} ended after {taken} of {trials} measurements")
 
 
 def measure(
@@ -79,5 +88,5 @@ def measure(
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"
         report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} samples/s")
 
-    run_trials(cluster, plan, helm, len(trials), take, report, least=len(trials))
+    run_trials(cluster, plan, helm, len(trials), take, report)
     return {**place, "rows": rows(measured)}

@@ -76,7 +76,11 @@ def bench(
     trials = turns_of(tried, turns)
     made = bench_plan(plan, trials, words)
     cluster, helm = options.connect_with_helm(context, namespace, helm_program)
-    say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
+    where = f"{made.spec.name} --namespace {cluster.namespace}"
+    say(
+        f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}; its output "
+        f"until it is uninstalled: hvdchart logs {where}"
+    )
     result = {
         "name": plan.spec.name,
         "command": words,

@@ -219,8 +219,10 @@ def test_a_failed_measurement_uninstalls_and_says_why(
     line: str,
     says: str,
 ) -> None:
-    with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), line)):
+    long = "x" * 1000
+    with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), long, line)):
         done = hvdchart("bench", spec, "--turns", "2")
     assert (done.code, done.output) == (8, "")
     assert says in done.errors
+    assert f"{MASTER}: {long}\n" in done.errors
     assert helm.commands()[-1] == "uninstall"

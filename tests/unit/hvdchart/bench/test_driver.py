@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,27 @@ def test_the_masters_line_stays_for_all_hosts(line: Line) -> None:
 )
 def test_a_result_without_a_speed_is_none(output: str, speed: float | None) -> None:
     assert driver.parse_speed(output) == speed
+
+
+@pytest.mark.timeout(30)
+def test_the_output_of_a_trial_is_printed_as_it_comes(tmp_path: Path) -> None:
+    """A line of it that looks like an outcome is none."""
+    hosts = tmp_path / "hostfile"
+    hosts.write_text("a slots=2\n")
+    script = "echo MEASURED; read go; echo $go; exit 3"
+    job = json.dumps({"command": ["sh", "-c", script], "trials": [1]})
+    line = [job, str(hosts), "sh", "-c", 'exec "$@"', "2"]
+    with subprocess.Popen(
+        [sys.executable, driver.__file__, *line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "trial 0: MEASURED\n"
+        rest, _ = process.communicate("go\n")
+    assert process.returncode == 1
+    second, outcome = rest.splitlines()
+    assert second == "trial 0: go"
+    measured = json.loads(outcome.split(" ", 1)[1])
+    assert (measured["speed"], "exit code 3" in measured["error"]) == (None, True)
