@@ -234,7 +234,7 @@ def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
     """
     while words:
         try:
-            option = take_option(words, 0, _options("srun")) if words[0][0] == "-" else None
+            option = take_option(words, 0, _options("srun")) if words[0].startswith("-") else None
         except HorovodrunError:
             option = None
         if option:

@@ -82,6 +82,7 @@ def test_line_that_is_not_understood_stays_unchanged(words: list[str], named: st
         ("#SBATCH -J x-n16 -N2\n#SBATCH --ntasks-per-node=4\nmpirun t", 2, 4),
         (f"{HEADER}#SBATCH -o logs/run-n16\nmpirun -np $SLURM_NTASKS t", 2, 4),
         (f"{HEADER}#SBATCH --comment '-n 16'\nmpirun t", 2, 4),
+        (f'{HEADER}#SBATCH --comment ""\nmpirun t', 2, 4),
         (f"{HEADER}#SBATCH --mem 8G # with --nodes=4 it was no faster\nmpirun t", 2, 4),
         (f"{HEADER}module load openmpi\n#SBATCH --nodes=8\nmpirun t", 2, 4),
     ],
