@@ -26,6 +26,8 @@ from hvdchart.spec.yaml_tree import shorten
 MPI_LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
 LAUNCHERS = (*MPI_LAUNCHERS, "srun", "torchrun")
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
+# Those that read -p22 as -p 22. Open MPI has words with one dash, such as -xterm.
+_GLUED = (horovodrun.NAME, "srun")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
 _TORCH_LAUNCH = "torch.distributed.launch"
@@ -150,7 +152,8 @@ def _parse_option(words: Sequence[str], line: Line) -> int:
         line.parts.append((words[0].replace(_DOLLAR, "$"), "", "an option for Slurm"))
         return 1
     try:
-        option = take_option(words, 0, options, line.launcher)
+        glued = line.launcher in _GLUED
+        option = take_option(words, 0, options, line.launcher, glued=glued)
         _add_option(option, line)
     except HorovodrunError as error:
         expected = (

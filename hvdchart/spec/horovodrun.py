@@ -69,10 +69,13 @@ def take_option(
     index: int = 0,
     options: Mapping[str, dict[str, Any]] | None = None,
     program: str = NAME,
+    *,
+    glued: bool = True,
 ) -> Option:
     """Return the option that begins at `index`. Raises HorovodrunError for an unknown one.
 
-    `options` are those of another program, by name.
+    `options` are those of another program, by name. `glued` says whether a letter and its value may
+    be one word, as for argparse: -p22 is -p 22.
     """
     table = horovodrun_options() if options is None else options
     word = words[index]
@@ -80,8 +83,7 @@ def take_option(
     has_value = bool(equals)
     entry = table.get(option_name(word), {})
     by_letter = table.get(word[1:2], {})
-    if not entry and not word.startswith("--") and by_letter.get("arguments") == 1:
-        # argparse reads -p22 as -p 22.
+    if not entry and glued and word[:2] != "--" and by_letter.get("arguments") == 1:
         entry = by_letter
         name = word[:2]
         has_value = True

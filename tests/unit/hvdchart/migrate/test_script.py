@@ -28,6 +28,8 @@ def missing_words(named: str, text: str) -> set[str]:
         (["sh", "-c", "A=1 mpirun t"], "shell"),
         (["mpirun", "--no-such-option", "1", "a"], "option --no-such-option mpirun"),
         (["mpirun", "--gloo", "a"], "option --gloo mpirun"),
+        (["mpirun", "-np", "4", "-xterm", "1", "a"], "option -xterm mpirun"),
+        (["mpirun", "-np", "4", "-fwd-mpirun-port", "a"], "option -fwd-mpirun-port mpirun"),
         (["mpirun", "-np", "many", "a"], "number -np many"),
         (["mpirun", "-H", "a:1,b:x", "a"], "number -H b:x"),
         (["mpirun", "-H", "a,a", "a"], "twice -H a,a"),
