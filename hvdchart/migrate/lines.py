@@ -19,14 +19,20 @@ from typing import Any
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS, option_name
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
 from hvdchart.spec import horovodrun
-from hvdchart.spec.horovodrun import HorovodrunError, Option, horovodrun_options, take_option
+from hvdchart.spec.horovodrun import (
+    HorovodrunError,
+    Option,
+    UnknownOptionError,
+    horovodrun_options,
+    take_option,
+)
 from hvdchart.spec.yaml_tree import shorten
 
 # The launchers that an MPIJob or the old chart may have started.
 MPI_LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
 LAUNCHERS = (*MPI_LAUNCHERS, "srun", "torchrun")
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
-# Those that read -p22 as -p 22. Open MPI has words with one dash, such as -xterm.
+# Those that read -p22 as -p 22. In Open MPI, -xterm is an option.
 _GLUED = (horovodrun.NAME, "srun")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
@@ -152,8 +158,7 @@ def _parse_option(words: Sequence[str], line: Line) -> int:
         line.parts.append((words[0].replace(_DOLLAR, "$"), "", "an option for Slurm"))
         return 1
     try:
-        glued = line.launcher in _GLUED
-        option = take_option(words, 0, options, line.launcher, glued=glued)
+        option = _take(words, line.launcher)
         _add_option(option, line)
     except HorovodrunError as error:
         expected = (
@@ -161,6 +166,16 @@ def _parse_option(words: Sequence[str], line: Line) -> int:
         )
         raise NotUnderstoodError(error.problem.replace(_DOLLAR, "$"), expected) from None
     return len(option.words)
+
+
+def _take(words: Sequence[str], launcher: str) -> Option:
+    """Return the first option of a launcher's line. Raises HorovodrunError."""
+    options = _options(launcher)
+    if launcher == "srun":
+        # Only letters have one dash: Slurm reads -nodes=2 as -n odes=2.
+        is_long = words[0].startswith("--")
+        options = {name: entry for name, entry in options.items() if (len(name) > 1) == is_long}
+    return take_option(words, 0, options, launcher, glued=launcher in _GLUED)
 
 
 def _add_option(option: Option, line: Line) -> None:
@@ -233,13 +248,15 @@ def read_size(size: LineSize, option: Option) -> LineSize:
 def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
     """Return the size changed by options of Slurm, the last of which wins, as for sbatch.
 
-    Raises NotUnderstoodError for a value that is no number, such as the range 2-4.
+    Raises NotUnderstoodError for a value that is missing or no number, such as the range 2-4.
     """
     while words:
         try:
-            option = take_option(words, 0, _options("srun")) if words[0].startswith("-") else None
-        except HorovodrunError:
+            option = _take(words, "srun") if words[0].startswith("-") else None
+        except UnknownOptionError:
             option = None
+        except HorovodrunError as error:
+            raise NotUnderstoodError(error.problem) from None
         if option:
             size = replace(size, **read_size(LineSize(), option).given)
         words = words[len(option.words) if option else 1 :]

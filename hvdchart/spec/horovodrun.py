@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from hvd_pods.shared.launcher_options import option_name
+from hvdchart.quantity import pluralize
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.topology import slots, workers
@@ -32,6 +33,10 @@ class HorovodrunError(Exception):
         self.index = index
         self.problem = problem
         self.instead = instead
+
+
+class UnknownOptionError(HorovodrunError):
+    """An option that is not in the table."""
 
 
 class Line(NamedTuple):
@@ -72,7 +77,9 @@ def take_option(
     *,
     glued: bool = True,
 ) -> Option:
-    """Return the option that begins at `index`. Raises HorovodrunError for an unknown one.
+    """Return the option that begins at `index`.
+
+    Raises UnknownOptionError, and HorovodrunError for a wrong number of values.
 
     `options` are those of another program, by name. `glued` says whether a letter and its value may
     be one word, as for argparse: -p22 is -p 22.
@@ -93,12 +100,13 @@ def take_option(
             "the line without it, the ranks' command alone, or `launch.mode: custom` for the "
             "launcher itself"
         )
-        raise HorovodrunError(index, f"the option {word} of {program} is not known", rest)
+        raise UnknownOptionError(index, f"the option {word} of {program} is not known", rest)
     given = words[index : index + (1 if has_value else 1 + entry["arguments"])]
     values = [value] if has_value else given[1:]
     if len(values) != entry["arguments"]:
         form = " ".join([name, *["VALUE"] * entry["arguments"]])
-        raise HorovodrunError(index, f"{' '.join(given)} is no option of {program}", form)
+        problem = f"{' '.join(given)} of {program} has {pluralize(len(values), 'value')}"
+        raise HorovodrunError(index, problem, form)
     return Option(entry, name, given, values)
 
 

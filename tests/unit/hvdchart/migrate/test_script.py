@@ -129,6 +129,12 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("#!/bin/sh\nsudo mpirun -np 2 t", 0, "launcher sudo mpirun -np 2 t"),
         ("A=1 mpirun -np 2 t", 1, "A=1"),
         ("#SBATCH --nodes=2-4\nmpirun t", 1, "number --nodes 2-4"),
+        ("#SBATCH -n 2\n#SBATCH -N\nmpirun t", 2, "-N srun 0 values"),
+        ("#SBATCH -n 2 -N --exclusive\nmpirun t", 1, "number -N --exclusive"),
+        # Slurm reads -n odes=2.
+        ("#SBATCH -nodes=2\nmpirun t", 1, "number -n odes=2"),
+        ("srun -nodes=2 t", 1, "number -n odes=2"),
+        ("srun --N=2 t", 1, "option --N=2 srun"),
         ("#!/bin/sh\npython train.py", 0, "launcher python"),
         ("torchrun --nnodes 4:2 t.py", 1, "--nnodes 4 2"),
         ("torchrun --nnodes 1:a t.py", 1, "number --nnodes a"),
