@@ -8,10 +8,11 @@ sets. fields.json has the fields that need no code. Sources of the fields: the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hvdchart.migrate.carry_over import (
+    Variable,
     carry_over_command,
     carry_over_size,
     carry_over_variables,
@@ -68,7 +69,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
         return line
 
     variables = variables_at(ledger, (*launcher.container, "env"))
-    old, line = carry_over_command(ledger, launcher.container, variables, read)
+    old, line = _carry_over_command(ledger, launcher.container, variables, read)
     won = exported(ledger, old, line, variables)
     resources = (*worker.container, "resources")
     env = (*worker.container, "env")
@@ -236,7 +237,7 @@ def _carry_over_training(
 
     own = variables_at(ledger, (*container, "env"))
     operators = {name: {"name": name, "value": value} for name, value in known.items()}
-    old, line = carry_over_command(ledger, container, {**operators, **own}, read)
+    old, line = _carry_over_command(ledger, container, {**operators, **own}, read)
     won = exported(ledger, container, line, own)
     env = {(*container, "env"): ""}
     carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))
@@ -251,6 +252,21 @@ def _carry_over_training(
             f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
             "processes: for a rank on each GPU, make them equal"
         )
+
+
+def _carry_over_command(
+    ledger: Ledger,
+    container: KeyPath,
+    variables: Mapping[str, Variable],
+    read: Callable[[KeyPath, Sequence[str]], Line],
+) -> tuple[KeyPath, Line]:
+    """Carry over a container's command, with a check for an entry point that gets arguments."""
+    if ledger.list_at(*container, "args") and not ledger.list_at(*container, "command"):
+        ledger.add_check(
+            "the file has arguments and no command, so the image's entry point got them; here they "
+            "are the whole command line"
+        )
+    return carry_over_command(ledger, container, variables, read)
 
 
 def _processes(ledger: Ledger, path: KeyPath) -> int | None:

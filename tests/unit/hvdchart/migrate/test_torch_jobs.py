@@ -64,6 +64,12 @@ def test_ranks_of_a_pytorchjob_start_without_its_launcher(
     assert size(migration) == (2, slots)
 
 
+def test_arguments_of_the_images_entry_point_are_to_be_checked() -> None:
+    assert [check for check in pytorchjob(args=TORCHRUN).checks if "entry point" in check]
+    whole = pytorchjob(command=TORCHRUN[:1], args=TORCHRUN[1:])
+    assert not [check for check in whole.checks if "entry point" in check]
+
+
 def test_one_process_beside_several_gpus_is_to_be_checked() -> None:
     checks = pytorchjob(command=["python", "train.py"], resources=GPUS).checks
     assert [check for check in checks if "8 GPUs" in check]
