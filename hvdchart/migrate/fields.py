@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.paths import KeyPath, value_at
 
 
 @cache
@@ -35,9 +35,14 @@ def _apply(
 ) -> None:
     check = rule.get("check", "")
     reason = rule.get("reason", "")
+    new = tuple(rule.get("new", "").format(group=group, field=old[-1]).split("."))
+    carries_over = "new" in rule
+    if "ifUnset" in rule:
+        carries_over = value_at(ledger.values, new) is None
+        check = "" if carries_over else check
     if "shared" in rule and ledger.value_at(*old) == ledger.value_at(*workers):
         ledger.drop(old, "the workers have the same")
-    elif "new" in rule:
+    elif carries_over:
         value = ledger.value_at(*old)
         kind = rule.get("as")
         if check and ledger.is_set(old):
@@ -50,8 +55,7 @@ def _apply(
             value = kind.get(ledger.text_at(*old))
             if value is None:
                 raise ledger.type_error(old, f"one of {', '.join(kind)}")
-        new = rule["new"].format(group=group, field=old[-1])
-        ledger.carry_over(old, tuple(new.split(".")), reason, value)
+        ledger.carry_over(old, new, reason, value)
     elif check:
         ledger.leave_out(old, check)
     else:

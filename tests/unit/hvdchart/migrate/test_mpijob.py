@@ -14,6 +14,7 @@ SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
 POD_IP = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 PULL = [{"name": "registry"}]
+OTHER_PULL = [{"name": "other"}]
 CLAIMS = [{"name": "c", "resourceClaimTemplateName": "t"}]
 GPUS = {"limits": {"nvidia.com/gpu": 4}}
 
@@ -66,7 +67,13 @@ GPUS = {"limits": {"nvidia.com/gpu": 4}}
         ({"launcher_pod__hostNetwork": True}, "hostNetwork", None),
         ({"launcher_pod__priorityClassName": "low"}, "priorityClassName", None),
         ({"worker_pod__hostNetwork": True}, "hostNetwork", True),
-        ({"launcher_pod__imagePullSecrets": PULL}, "imagePullSecrets", None),
+        # The master's image may need a pull secret that the workers' image does not need.
+        ({"launcher_pod__imagePullSecrets": PULL}, "imagePullSecrets", PULL),
+        (
+            {"launcher_pod__imagePullSecrets": PULL, "worker_pod__imagePullSecrets": OTHER_PULL},
+            "imagePullSecrets",
+            OTHER_PULL,
+        ),
         ({"worker_pod__resourceClaims": CLAIMS}, "worker.podSpec.resourceClaims", CLAIMS),
         # The ranks of the launcher are those of one more worker.
         (
@@ -171,6 +178,10 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
             {"launcher_pod__hostNetwork": True},
             "spec.mpiReplicaSpecs.Launcher.template.spec.hostNetwork is dropped: ",
         ),
+        (
+            {"launcher_pod__imagePullSecrets": PULL, "worker_pod__imagePullSecrets": OTHER_PULL},
+            "spec.mpiReplicaSpecs.Launcher.template.spec.imagePullSecrets is dropped: ",
+        ),
         ({"worker_pod__hostIPC": True}, f"{WORKER_POD}.hostIPC is dropped: "),
         (
             {
@@ -200,6 +211,11 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
 def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:
     checks = migrate_job(**fields).checks
     assert [text for text in checks if text.startswith(check)], checks
+
+
+def test_pull_secrets_of_the_launcher_that_are_carried_over_need_no_check() -> None:
+    checks = migrate_job(launcher_pod__imagePullSecrets=PULL).checks
+    assert not [text for text in checks if "imagePullSecrets" in text]
 
 
 def test_variable_of_the_device_plugin_stays_where_no_plugin_sets_it() -> None:
