@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -49,13 +49,16 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a script; `schema` is that of the chart's values. Raises SpecError."""
     text = _read_text(data, file)
     header = _header_lines(text)
+    directives = _sbatch_lines(text.split("\n"))
     commands = _read_lines(text)
     nodes = {
         f"line {number}": Node(Place(file, number, 1), line, line)
-        for number, line in sorted({**header, **commands}.items())
+        for number, line in sorted({**directives, **commands}.items())
     }
     ledger = Ledger(Node(Place(file), nodes), schema)
     size = _read_header(ledger, header)
+    for number in sorted(directives.keys() - header):
+        ledger.drop((f"line {number}",), "Slurm reads no line after a command")
     launches = {number: line for number, line in commands.items() if _LAUNCH.match(line)}
     others = {number: line for number, line in commands.items() if number not in launches}
     _drop_lines(ledger, others)
@@ -87,10 +90,15 @@ def _read_text(data: bytes, file: str) -> str:
 
 def _header_lines(text: str) -> dict[int, str]:
     """Return the `#SBATCH` lines above the first command, by their numbers from 1 on."""
-    above = takewhile(
-        lambda line: not line[1].strip() or line[1].startswith("#"), enumerate(text.split("\n"), 1)
-    )
-    return {number: line for number, line in above if line.split()[:1] == [_SBATCH]}
+    lines = text.split("\n")
+    above = takewhile(lambda line: not line.strip() or line.startswith("#"), lines)
+    return _sbatch_lines(above)
+
+
+def _sbatch_lines(lines: Iterable[str]) -> dict[int, str]:
+    """Return the `#SBATCH` lines by their numbers from 1 on."""
+    numbered = enumerate(lines, 1)
+    return {number: line for number, line in numbered if line.split()[:1] == [_SBATCH]}
 
 
 def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:
