@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from hvdchart.chart_files import device_plugin
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.lines import Line
+from hvdchart.migrate.lines import WORKER_MINIMUM, Line
 from hvdchart.spec.paths import KeyPath, child_at, value_at
 from hvdchart.spec.yaml_tree import Plain
 
@@ -56,7 +56,10 @@ def carry_over_command(
 
 
 def carry_over_line(ledger: Ledger, old: KeyPath, line: Line) -> None:
-    """Map a parsed line to master.args and launch, with an entry for each of its parts."""
+    """Map a parsed line to master.args and launch, with an entry for each of its parts.
+
+    carry_over_size adds the entries of the parts that set a minimum.
+    """
     if line.mode == "custom":
         command = [word.replace(_MPI_OPERATOR_HOSTFILE, "$(HOSTFILE)") for word in line.command]
         ledger.put(("master", "args"), command, old)
@@ -75,7 +78,8 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: Line) -> None:
         ledger.put(("launch", "options"), line.options, old)
     # Exports get their entries with the environment, which has their values.
     for part in line.parts:
-        ledger.add_part(old, *part)
+        if part[1] != WORKER_MINIMUM:
+            ledger.add_part(old, *part)
     for check in line.checks:
         ledger.add_check(check)
 
@@ -104,7 +108,12 @@ def carry_over_size(
     if minimum > workers:
         problem = f"the fewest are {minimum} workers of {slots} slots, but {size} ranks"
         raise ledger.error(sized, problem, "limits that contain the ranks at the start")
-    if 0 < minimum < workers:
+    is_less = 0 < minimum < workers
+    reason = f"{minimum} of {workers} workers" if is_less else "the run needs all workers"
+    for words, new, _ in line.parts:
+        if new == WORKER_MINIMUM:
+            ledger.add_part(old, words, new if is_less else "", reason)
+    if is_less:
         ledger.put(("worker", "minimum"), minimum, sized)
         ledger.add_check(
             "the run continues with fewer workers, down to worker.minimum: the ranks start again, "

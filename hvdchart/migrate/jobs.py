@@ -247,6 +247,8 @@ def _carry_over_training(
         line.size, min_workers=least or line.size.min_workers, max_ranks=most and most * slots
     )
     carry_over_size(ledger, old, line, number, slots, owner)
+    if least and "minimum" in ledger.values["worker"]:
+        ledger.change((*_ELASTIC, "minReplicas"), ("worker", "minimum"))
     if gpus and gpus != slots:
         ledger.add_check(
             f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "

@@ -55,6 +55,11 @@ class LineSize:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
+    def has_minimum(self) -> bool:
+        """Return whether it gives the fewest ranks or workers."""
+        return bool(self.min_ranks or self.min_workers)
+
+    @property
     def slurm_variables(self) -> dict[str, str]:
         """Return the variables that Slurm sets for the size of a header."""
         tasks = self.ranks or (self.per_host and (self.nodes or 1) * self.per_host)

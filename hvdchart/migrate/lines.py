@@ -31,6 +31,7 @@ from hvdchart.spec.yaml_tree import shorten
 # The launchers that an MPIJob or the old chart may have started.
 MPI_LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
 LAUNCHERS = (*MPI_LAUNCHERS, "srun", "torchrun")
+WORKER_MINIMUM = "worker.minimum"
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
 # Those that read -p22 as -p 22. In Open MPI, -xterm is an option.
 _GLUED = (horovodrun.NAME, "srun")
@@ -59,8 +60,9 @@ class Line:
     `launcher` is the program, and `framework` is the framework that it starts, empty when unknown.
     `exports` are options such as -x as written, each with its variable and its value, or None. With
     `exports_all`, the ranks get all variables of the launcher, as with horovodrun. `parts` are
-    words of the line, each with its key in the chart, empty when dropped, and the reason. `checks`
-    lists what to check by hand. `custom_reason` says why a line of mode `custom` was not parsed.
+    words of the line, each with its key in the chart, empty when dropped, and the reason. The
+    number of workers decides whether a part with the key WORKER_MINIMUM sets it. `checks` lists
+    what to check by hand. `custom_reason` says why a line of mode `custom` was not parsed.
     """
 
     mode: str = "mpirun"
@@ -188,8 +190,10 @@ def _add_option(option: Option, line: Line) -> None:
         _refuse_unknown(str(option))
     values = horovodrun.read_values(option)
     value = values[0] if values else ""
+    new = ""
     if "sets" in entry:
         line.size = read_size(line.size, option)
+        new = WORKER_MINIMUM if read_size(LineSize(), option).has_minimum else ""
     elif name == "pernode":
         line.size = line.size.with_size("per_host", 1)
     elif name == "map-by" and (each := _PPR_NODE.fullmatch(value)):
@@ -209,7 +213,7 @@ def _add_option(option: Option, line: Line) -> None:
     elif "instead" in entry and not reason:
         raise NotUnderstoodError(f"{text} of {line.launcher}: use {entry['instead']}")
     elif reason:
-        line.parts.append((text, "", reason))
+        line.parts.append((text, new, reason))
     else:
         line.options += option.words
         line.parts.append((text, "launch.options", "unchanged"))

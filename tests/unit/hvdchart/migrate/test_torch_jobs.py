@@ -79,6 +79,8 @@ def test_elastic_policy_becomes_a_minimum() -> None:
     policy = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d", "maxRestarts": 3}
     migration = pytorchjob({"elasticPolicy": policy}, command=["torchrun", "train.py"])
     assert migration.values["worker"]["minimum"] == 1
+    (entry,) = [each for each in migration.entries if each.old.endswith("minReplicas")]
+    assert entry.new == "worker.minimum"
     assert not [check for check in migration.checks if "elasticPolicy" in check]
 
 
