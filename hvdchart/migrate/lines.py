@@ -35,6 +35,8 @@ WORKER_MINIMUM = "worker.minimum"
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
 # Those that read -p22 as -p 22. In Open MPI, -xterm is an option.
 _GLUED = (horovodrun.NAME, "srun")
+# Folders that every PATH has.
+_IN_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
 _TORCH_LAUNCH = "torch.distributed.launch"
@@ -138,6 +140,12 @@ def parse_line(
     if words[0] != launcher:
         reason = "the chart starts the program that the image's PATH finds first"
         line.parts.append((words[0], "", reason))
+        folder = str(PurePosixPath(words[0]).parent)
+        if launcher in ("mpirun", "mpiexec") and folder not in _IN_PATH:
+            line.checks.append(
+                f"the launcher was {words[0]}: here it is the {launcher} that the image's PATH "
+                "finds first; check that this is the same"
+            )
     rest = words[1:]
     while rest and rest[0].startswith("-") and rest[0] != "--":
         rest = rest[_parse_option(rest, line) :]

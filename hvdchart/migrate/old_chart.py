@@ -81,6 +81,10 @@ def _carry_over_workers(ledger: Ledger, old: KeyPath, line: Line, gpus: int | No
         number = _WORKERS
         ledger.add_check(f"worker.number is the old chart's default, {number}")
     slots = gpus or line.size.per_host or 1
+    if gpus is not None and gpus > 1:
+        ledger.add_check(
+            f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"
+        )
     if gpus is not None:
         ledger.add_part(("resources",), f"{gpus} GPUs", "worker.slots", "one rank for each GPU")
     ranks = line.size.ranks

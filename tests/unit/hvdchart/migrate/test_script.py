@@ -186,6 +186,7 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
             "dropped line 2 (cd) 3 (B)",
         ),
         ("mpirun -np 1 -x A t", "launcher A value"),
+        ("/opt/openmpi/bin/mpirun -np 1 t", "launcher /opt/openmpi/bin/mpirun PATH same"),
         ("horovodrun -np 1 --network-interfaces eth0,eth1 t", "interface eth0,eth1"),
     ],
 )
@@ -193,6 +194,14 @@ def test_what_is_dropped_is_to_be_checked(line: str, named: str) -> None:
     checks = migrate_line(line).checks
     assert any(not missing_words(named, text) for text in checks), checks
     assert "secret" not in "".join(checks)
+
+
+@pytest.mark.parametrize(
+    "program", ["/bin/mpirun", "/usr/bin/mpiexec", "/usr/local/bin/mpirun", "/opt/bin/horovodrun"]
+)
+def test_launcher_that_is_in_every_path_or_not_used_needs_no_check(program: str) -> None:
+    checks = migrate_line(f"{program} -np 1 t").checks
+    assert not [check for check in checks if program in check]
 
 
 @pytest.mark.parametrize(
