@@ -195,6 +195,8 @@ class Api:
                 timeout=timeout,
                 preload_content=False,
                 redirect=False,
+                # Each repetition would wait for the whole limit again.
+                retries=False,
             )
 
         with _wrap_errors(what, without_password(self._connection.server)):
@@ -308,8 +310,7 @@ def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError) as error:
-        # Use the reason that remains after several attempts.
-        reason = _OF_LIBRARY.sub("", str(getattr(error, "reason", None) or error))
+        reason = _OF_LIBRARY.sub("", str(error))
         text = f"cannot {what}: the API server{server and ' '}{server} does not answer: {reason}"
         raise ClusterError(f"{text}; check the kubeconfig's context and the network") from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:

@@ -18,6 +18,7 @@ from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.kube.runs import find_leftovers, read_release
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.faults import Failure
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, event, job
 
@@ -172,8 +173,20 @@ def test_gang_is_looked_for_in_the_version_that_the_cluster_has(
     assert path in [request.url for request in fake_cluster.requests]
 
 
-def test_server_that_sends_nothing_is_given_up(fake_cluster: FakeCluster) -> None:
-    fake_cluster.fail("GET", "batch/jobs", faults.silence, times=9)
-    cluster = Cluster(Api(find_connection(), timeout_seconds=0.1))
-    with pytest.raises(ClusterError, match="timed out"):
-        cluster.objects("jobs")
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("failure", "seconds", "reason"),
+    [(faults.silence, 0.2, "timed out"), (faults.reset, 60.0, "reset")],
+    ids=["silence", "reset"],
+)
+def test_request_without_an_answer_is_not_repeated(
+    fake_cluster: FakeCluster, method: str, failure: Failure, seconds: float, reason: str
+) -> None:
+    """The commands that wait for the API server repeat their requests themselves."""
+    fake_cluster.fail(method, "batch/jobs", failure, times=9)
+    api = Api(find_connection(), seconds)
+    path = "apis/batch/v1/namespaces/team/jobs"
+    with pytest.raises(ClusterError, match=reason):
+        api.get("list jobs", path) if method == "GET" else api.create("create a job", path, job())
+    fake_cluster.wait(lambda: bool(fake_cluster.asked(method, "batch/jobs")))
+    assert len(fake_cluster.asked(method, "batch/jobs")) == 1
