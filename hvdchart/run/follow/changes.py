@@ -14,7 +14,7 @@ from functools import partial
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.api import RefusedError
+from hvdchart.run.kube.api import is_temporary
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import newest_run
 from hvdchart.run.state.release import Release, component_of, is_ready
@@ -191,13 +191,6 @@ def _watch(
                 if follower.closed.is_set():
                     return
         follower.closed.wait(pauses.attempt)
-
-
-def is_temporary(error: ClusterError) -> bool:
-    """Return whether another attempt may succeed: most refusals are final."""
-    if isinstance(error, RefusedError):
-        return error.status >= 500 or error.status in (410, 429)
-    return True
 
 
 def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:

@@ -17,11 +17,10 @@ from hvdchart.run.follow.changes import (
     Follower,
     Pauses,
     call_with_retries,
-    is_temporary,
     watch_run,
 )
 from hvdchart.run.follow.position import LogPosition
-from hvdchart.run.kube.api import RefusedError, unless_refused
+from hvdchart.run.kube.api import RefusedError, is_temporary, unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
 from hvdchart.run.state.pod_problems import may_pass

@@ -59,6 +59,13 @@ class RefusedError(ClusterError):
         self.status = status
 
 
+def is_temporary(error: ClusterError) -> bool:
+    """Return whether another attempt may succeed: most refusals are final."""
+    if isinstance(error, RefusedError):
+        return error.status >= 500 or error.status in (410, 429)
+    return True
+
+
 def unless_refused(
     call: Callable[[], T],
     default: T,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from hvd_pods.shared.contract import NAME_LABEL
 from hvdchart.errors import ClusterError
+from hvdchart.run.kube.api import is_temporary
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.pod_problems import problem_of
 from hvdchart.run.state.release import Object
@@ -71,9 +72,7 @@ def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object
     """
     until = time.monotonic() + POD_SECONDS
     while time.monotonic() < until:
-        for change, pod in cluster.watch("pods", _WATCH_SECONDS, field=f"metadata.name={name}"):
-            if change == "DELETED":
-                raise ClusterError(f"pod {name} was deleted before it was {' or '.join(phases)}")
+        for pod in _states(cluster, name):
             if pod["status"].get("phase") in phases:
                 return pod
             problem = problem_of(pod, [])
@@ -81,6 +80,25 @@ def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object
                 raise ClusterError(f"pod {name}: {problem.reason}; {problem.remedy}")
         time.sleep(_PAUSE)
     raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_SECONDS} s")
+
+
+def _states(cluster: Cluster, name: str) -> Iterator[Object]:
+    """Yield a pod now and after each change, until its watch ends or breaks.
+
+    Raises a refusal: there is no such pod, for example.
+    """
+    try:
+        changes = cluster.watch("pods", _WATCH_SECONDS, field=f"metadata.name={name}")
+        # The watch does not show that the pod was deleted before.
+        yield cluster.pod(name)
+        for change, pod in changes:
+            if change == "DELETED":
+                # The next reading reports it.
+                return
+            yield pod
+    except ClusterError as error:
+        if not is_temporary(error):
+            raise
 
 
 def run_pod(cluster: Cluster, pod: Object) -> str:
