@@ -20,7 +20,7 @@ from hvdchart.run.follow.changes import (
     watch_run,
 )
 from hvdchart.run.follow.position import LogPosition
-from hvdchart.run.kube.api import RefusedError, is_temporary, unless_refused
+from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
 from hvdchart.run.state.pod_problems import may_pass
@@ -47,9 +47,10 @@ class LogLine:
 
 @dataclass(frozen=True)
 class _Ended:
-    """The log of the pod with this UID has ended."""
+    """The log of the pod with this UID has ended; `problem` tells why it cannot be read further."""
 
     uid: str
+    problem: LogLine | None = None
 
 
 def has_log(pod: Object) -> bool:
@@ -116,8 +117,9 @@ def follow(
     Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
     With `warnings`, the cluster's Warning events about the release's objects become lines: they
     show why a pod does not start. Calls `seen` with the run after each change. After a broken
-    connection, the logs continue. Raises ClusterError when the API server refuses a request, or
-    does not answer for `pauses.retry` seconds.
+    connection, the logs continue. The reason why a pod's log cannot be read becomes a line. Raises
+    ClusterError when the user may not read logs, when the API server refuses to show the run, and
+    when it does not answer for `pauses.retry` seconds.
     """
     with Follower[LogLine | _Ended | RunView]() as follower:
         following = _Following(cluster, release, tail, since, component, warnings, pauses, follower)
@@ -133,7 +135,7 @@ def follow(
             if isinstance(item, LogLine):
                 yield item
             elif isinstance(item, _Ended):
-                following.open.pop(item.uid)
+                yield from following.close(item)
             else:
                 seen(item)
                 yield from following.take(item)
@@ -199,20 +201,33 @@ class _Following:
         if run.status.over or run.status.is_stuck or is_gone:
             self.over.set()
 
+    def close(self, ended: _Ended) -> Iterator[LogLine]:
+        """Note that a log has ended; yield why if it cannot be read, once for each problem.
+
+        It is read again if its container runs in a later view.
+        """
+        del self.open[ended.uid]
+        if ended.problem and ended.problem not in self.shown:
+            self.shown.add(ended.problem)
+            yield ended.problem
+
     def _read(self, pod: Object, position: LogPosition) -> None:
         """Put the lines of a pod until its container has ended."""
         name = str(pod["metadata"]["name"])
+        problem = None
         try:
             for line in self._lines(pod, position):
                 self.follower.put(LogLine(name, line))
         except ClusterError as error:
-            # A run can train on without the node of a worker.
-            if component_of(pod) != "master" and is_temporary(error):
-                self.follower.put(LogLine(name, str(error)))
-            # A pod may be deleted before its log is read.
-            elif not (isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND):
+            status = error.status if isinstance(error, RefusedError) else None
+            # The user may read no log.
+            if status == HTTPStatus.FORBIDDEN:
                 raise
-        self.follower.put(_Ended(pod["metadata"]["uid"]))
+            # A pod may be deleted before its log is read. The run continues without a lost node;
+            # the watch of the run finds out whether the API server is away.
+            if status != HTTPStatus.NOT_FOUND:
+                problem = LogLine(name, str(error))
+        self.follower.put(_Ended(pod["metadata"]["uid"], problem))
 
     def _lines(self, pod: Object, position: LogPosition) -> Iterator[str]:
         """Yield the lines of a pod after a position until its container has ended."""

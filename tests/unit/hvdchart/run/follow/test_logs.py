@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.shared.record import LEASE_KEPT
-from hvdchart.errors import ClusterError
 from hvdchart.run.follow.changes import Pauses
 from hvdchart.run.follow.logs import LogLine, follow
 from hvdchart.run.kube.cluster import Cluster
@@ -16,13 +15,15 @@ from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.faults import Failure
 from tests.unit.hvdchart.objects import CREATING, JOB, RUNNING, event, job, pod, terminated
+from tests.unit.hvdchart.played_runs import meanwhile
 
 pytestmark = pytest.mark.timeout(120)
 
 MASTER = pod("hvd-master-1-a", "master", RUNNING)
 WORKER = pod("hvd-worker-0", "worker", RUNNING)
 DONE = job(("Complete", "", ""))
-SHORT = Pauses(retry=0.1, attempt=0.01, silence=0.2)
+PAUSES = Pauses(attempt=0.01)
+IMPATIENT = PAUSES._replace(retry=0.1, read_every=0.2)
 LATER = "2026-01-01T10:00:06.5Z"
 
 
@@ -77,15 +78,20 @@ def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [faults.end, faults.cut_chunk, faults.reset, lambda handler: handler.api.closed.wait()],
+    ("failure", "pauses"),
+    [
+        (faults.end, PAUSES),
+        (faults.cut_chunk, PAUSES),
+        (faults.reset, PAUSES),
+        (lambda handler: handler.api.closed.wait(), PAUSES._replace(silence=0.2)),
+    ],
     ids=["ended", "cut", "reset", "silent"],
 )
 def test_log_goes_on_after_the_loss_of_its_connection(
-    training: FakeCluster, failure: Failure
+    training: FakeCluster, failure: Failure, pauses: Pauses
 ) -> None:
     """The API server sends the lines of the last second again; equal lines may be among them."""
-    lines = follow(Cluster.connect(), "hvd", component="master", pauses=SHORT)
+    lines = follow(Cluster.connect(), "hvd", component="master", pauses=pauses)
     training.log("hvd-master-1-a", "m2", "m2", at=LATER)
     assert [next(lines).text for _ in range(3)] == ["m1", "m2", "m2"]
     training.break_log("hvd-master-1-a", failure)
@@ -98,7 +104,7 @@ def test_log_goes_on_after_the_loss_of_its_connection(
 
 def test_log_of_an_ended_run_is_read_to_its_end(training: FakeCluster) -> None:
     """Its connection ends just before."""
-    lines = follow(Cluster.connect(), "hvd", component="master", pauses=SHORT)
+    lines = follow(Cluster.connect(), "hvd", component="master", pauses=PAUSES)
     assert next(lines).text == "m1"
     training.put("jobs", DONE)
     training.break_log("hvd-master-1-a")
@@ -107,7 +113,7 @@ def test_log_of_an_ended_run_is_read_to_its_end(training: FakeCluster) -> None:
 
 
 def test_log_goes_on_with_the_next_container_and_the_next_pod(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd", component="worker", pauses=Pauses(attempt=0.01))
+    lines = follow(Cluster.connect(), "hvd", component="worker", pauses=PAUSES)
     assert next(lines).text == "w1"
     training.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
     training.log("hvd-worker-0", "w2", end=True)
@@ -127,20 +133,40 @@ def test_log_goes_on_with_the_next_container_and_the_next_pod(training: FakeClus
     assert [line.text for line in lines] == ["once"]
 
 
-def test_run_is_followed_without_the_log_of_a_worker_that_cannot_be_read(
-    training: FakeCluster,
+@pytest.mark.parametrize("pod_name", ["hvd-worker-0", "hvd-master-1-a"])
+def test_run_is_followed_to_its_end_without_a_log_that_cannot_be_read(
+    training: FakeCluster, pod_name: str
 ) -> None:
-    """The node is lost, for example."""
+    """The node is lost, for example; this is told once."""
     failure = faults.status(500, "no route to host")
-    training.fail("GET", "core/pods/hvd-worker-0/log", failure, times=1000)
-    lines = follow(Cluster.connect(), "hvd", pauses=SHORT)
-    told = {next(lines).text for _ in range(2)}
-    assert told == {
-        "m1",
-        "cannot read the log of pod hvd-worker-0 in namespace team: no route to host (HTTP 500)",
-    }
+    path = f"core/pods/{pod_name}/log"
+    training.fail("GET", path, failure, times=10_000)
+
+    def end() -> None:
+        # The log is tried again several times.
+        training.wait(lambda: len(training.asked("GET", path)) > 30)
+        finish(training, "the result")
+
+    with meanwhile(end):
+        lines = list(follow(Cluster.connect(), "hvd", pauses=IMPATIENT))
+    reason = f"cannot read the log of pod {pod_name} in namespace team: no route to host (HTTP 500)"
+    told = {"hvd-worker-0": ["w1"], "hvd-master-1-a": ["m1", "the result"], pod_name: [reason]}
+    for name, expected in told.items():
+        assert [line.text for line in lines if line.pod == name] == expected
+
+
+@pytest.mark.parametrize("pod_name", ["hvd-worker-0", "hvd-master-1-a"])
+def test_log_that_could_not_be_read_goes_on_when_its_container_runs(
+    training: FakeCluster, pod_name: str
+) -> None:
+    """Just after the restart of a container, the API server refuses to read its log."""
+    failure = faults.status(400, "is waiting to start: ContainerCreating")
+    training.fail("GET", f"core/pods/{pod_name}/log", failure)
+    lines = follow(Cluster.connect(), "hvd", pauses=IMPATIENT)
+    texts = [next(lines).text for _ in range(3)]
+    assert sorted(text for text in texts if "ContainerCreating" not in text) == ["m1", "w1"]
     finish(training, "the result")
-    assert "the result" in [line.text for line in lines]
+    assert [line.text for line in lines] == ["the result"]
 
 
 def test_log_of_a_pod_that_is_gone_is_known_by_the_status(training: FakeCluster) -> None:
@@ -155,8 +181,8 @@ def test_other_refusal_that_speaks_of_something_not_found_is_reported(
 ) -> None:
     training.refusals["log get"] = (500, 'service "checks" not found')
     finish(training)
-    with pytest.raises(ClusterError, match="checks"):
-        list(follow(Cluster.connect(), "hvd", component="master", pauses=SHORT))
+    (line,) = follow(Cluster.connect(), "hvd", component="master", pauses=IMPATIENT)
+    assert "checks" in line.text
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
