@@ -244,9 +244,12 @@ class _Following:
         while pod["metadata"]["uid"] == uid:
             # A connection may end before the log does. One that is opened later has the rest.
             has_ended = self.over.is_set() or "running" not in _states(pod)
-            lines = call_with_retries(partial(follow_log, second=position.second), self.pauses)
+            second = position.second or position.began
+            response = call_with_retries(partial(follow_log, second=second), self.pauses)
+            if self.tail is not None or self.since is not None:
+                position.began = position.began or response.began
             try:
-                yield from position.unread(lines)
+                yield from position.unread(response.lines)
             except ClusterError:
                 self.follower.closed.wait(self.pauses.attempt)
             else:

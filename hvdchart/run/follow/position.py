@@ -20,6 +20,8 @@ class LogPosition:
     def __init__(self) -> None:
         # The second of the last line, in RFC 3339; empty before the first line.
         self.second = ""
+        # When the first connection began, if that left out older lines; empty otherwise.
+        self.began = ""
         # The lines since then.
         self._read: Counter[str] = Counter()
 

@@ -9,11 +9,13 @@ import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from email.utils import parsedate
 from http import HTTPStatus
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import urllib3
@@ -49,6 +51,17 @@ _SOCKET_OPTIONS = [
 _OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
 # The maximum number of characters of the API server's reason to refuse a request.
 _LONGEST = 2000
+
+
+class Lines(NamedTuple):
+    """The lines of a response, and when it began.
+
+    The time is the API server's, in whole seconds and RFC 3339; it is empty if the response has
+    none.
+    """
+
+    lines: Iterator[str]
+    began: str
 
 
 class RefusedError(ClusterError):
@@ -143,12 +156,12 @@ class Api:
         Each object comes with the type of its change: ADDED, MODIFIED or DELETED.
         """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
-        lines = self.lines(what, path, query, seconds + self._timeout_seconds)
-        return _changes(what, lines)
+        response = self.lines(what, path, query, seconds + self._timeout_seconds)
+        return _changes(what, response.lines)
 
     def lines(
         self, what: str, path: str, query: dict[str, str], read_seconds: float | None = None
-    ) -> Iterator[str]:
+    ) -> Lines:
         """Return the lines of a response as they come, without line ends.
 
         `read_seconds` limits the time between two parts of the response: a connection that broke
@@ -158,7 +171,10 @@ class Api:
         response = self._send(
             what, "GET", path, query, read_seconds=read_seconds or self._timeout_seconds
         )
-        return _lines(what, response)
+        with _wrap_errors(what):
+            date = parsedate(response.headers.get("Date", ""))
+            began = time.strftime("%Y-%m-%dT%H:%M:%SZ", date) if date else ""
+        return Lines(_lines(what, response), began)
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
         """Return the object in the response to a request; the arguments are those of `_send`."""

@@ -11,7 +11,7 @@ from functools import partial
 from http import HTTPStatus
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.api import Api, RefusedError, unless_refused
+from hvdchart.run.kube.api import Api, Lines, RefusedError, unless_refused
 from hvdchart.run.state.release import (
     Object,
     lacks_image,
@@ -122,7 +122,7 @@ class Cluster:
 
         `tail` is the number of last lines, `since` the age of the oldest one in seconds.
         """
-        return self._log(pod, container, _selection(tail, since))
+        return self._log(pod, container, _selection(tail, since)).lines
 
     def follow_log(
         self,
@@ -133,7 +133,7 @@ class Cluster:
         tail: int | None = None,
         since: int | None = None,
         second: str = "",
-    ) -> Iterator[str]:
+    ) -> Lines:
         """Return the lines of a container's log, and new ones until the container ends.
 
         Each has its time in RFC 3339 before it. `silence` is the maximum number of seconds between
@@ -144,7 +144,7 @@ class Cluster:
         query = {"follow": "true", "timestamps": "true", **selection}
         return self._log(pod, container, query, silence)
 
-    def _log(self, pod: str, container: str, query: dict[str, str], *more: float) -> Iterator[str]:
+    def _log(self, pod: str, container: str, query: dict[str, str], *more: float) -> Lines:
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         path = f"{self._path('pods', pod)}/log"
         return self._api.lines(what, path, {"container": container, **query}, *more)

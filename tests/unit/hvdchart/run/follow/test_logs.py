@@ -14,6 +14,7 @@ from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.faults import Failure
+from tests.support.fakes.server import Handler
 from tests.unit.hvdchart.objects import CREATING, JOB, RUNNING, event, job, pod, terminated
 from tests.unit.hvdchart.played_runs import meanwhile
 
@@ -100,6 +101,25 @@ def test_log_goes_on_after_the_loss_of_its_connection(
     training.break_log("hvd-master-1-a", failure)
     finish(training, "the result")
     assert [line.text for line in lines] == ["the result"]
+
+
+def test_log_without_older_lines_goes_on_at_the_time_of_its_first_connection(
+    training: FakeCluster,
+) -> None:
+    """A line that comes between two connections is none of the last ones for the second."""
+
+    def lose(handler: Handler) -> None:
+        training.log("hvd-master-1-a", "between", at="2999-01-01T10:00:00Z")
+        faults.end(handler)
+
+    def end() -> None:
+        training.wait_for("log", "get")
+        training.break_log("hvd-master-1-a", lose)
+        finish(training, "the result")
+
+    with meanwhile(end):
+        lines = list(follow(Cluster.connect(), "hvd", tail=0, component="master", pauses=PAUSES))
+    assert [line.text for line in lines] == ["between", "the result"]
 
 
 def test_log_of_an_ended_run_is_read_to_its_end(training: FakeCluster) -> None:
