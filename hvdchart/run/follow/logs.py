@@ -245,7 +245,8 @@ class _Following:
             # A connection may end before the log does. One that is opened later has the rest.
             has_ended = self.over.is_set() or "running" not in _states(pod)
             second = position.second or position.began
-            response = call_with_retries(partial(follow_log, second=second), self.pauses)
+            read = partial(follow_log, second=second, has_end=has_ended)
+            response = call_with_retries(read, self.pauses)
             if self.tail is not None or self.since is not None:
                 position.began = position.began or response.began
             try:

@@ -160,13 +160,20 @@ class Api:
         return _changes(what, response.lines)
 
     def lines(
-        self, what: str, path: str, query: dict[str, str], read_seconds: float | None = None
+        self,
+        what: str,
+        path: str,
+        query: dict[str, str],
+        read_seconds: float | None = None,
+        *,
+        has_end: bool = True,
     ) -> Lines:
         """Return the lines of a response as they come, without line ends.
 
         `read_seconds` limits the time between two parts of the response: a connection that broke
         silently would block forever. None: the time for a list or an object. A line of more than 16
-        MiB comes in parts.
+        MiB comes in parts. Unless the content `has_end`, a last piece without a line end is left
+        out: it is the beginning of a line.
         """
         response = self._send(
             what, "GET", path, query, read_seconds=read_seconds or self._timeout_seconds
@@ -174,7 +181,7 @@ class Api:
         with _wrap_errors(what):
             date = parsedate(response.headers.get("Date", ""))
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", date) if date else ""
-        return Lines(_lines(what, response), began)
+        return Lines(_lines(what, response, has_end), began)
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
         """Return the object in the response to a request; the arguments are those of `_send`."""
@@ -265,20 +272,21 @@ def _changes(what: str, lines: Iterable[str]) -> Iterator[tuple[str, Object]]:
         yield kind, changed
 
 
-def _lines(what: str, response: urllib3.BaseHTTPResponse) -> Iterator[str]:
+def _lines(what: str, response: urllib3.BaseHTTPResponse, has_end: bool) -> Iterator[str]:
     """Yield the lines of a response, and close it."""
     with _wrap_errors(what):
         try:
             chunks = response.stream(decode_content=False)
-            yield from (line.decode("utf-8", "replace") for line in _split(chunks))
+            yield from (line.decode("utf-8", "replace") for line in _split(chunks, has_end))
         finally:
             response.close()
 
 
-def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _split(chunks: Iterable[bytes], has_end: bool) -> Iterator[bytes]:
     """Yield the lines of a stream of bytes, without line ends; split a line that is too long.
 
-    Each byte is scanned once, even in a long line.
+    Each byte is scanned once, even in a long line. Without `has_end`, leave out a last piece
+    without a line end.
     """
     parts: list[bytes] = []
     size = 0
@@ -292,7 +300,7 @@ def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield from others[:-1]
         parts = others[-1:]
         size = sum(map(len, parts))
-    if any(parts):
+    if has_end and any(parts):
         yield b"".join(parts)
 
 

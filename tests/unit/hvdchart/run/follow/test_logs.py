@@ -78,15 +78,21 @@ def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
     assert sorted(asked) == [("5", "master"), *[("5", "worker")] * 3]
 
 
+def end_in_a_line(handler: Handler) -> None:
+    handler.send_chunk(f"{LATER} the fir".encode())
+    faults.end(handler)
+
+
 @pytest.mark.parametrize(
     ("failure", "pauses"),
     [
         (faults.end, PAUSES),
+        (end_in_a_line, PAUSES),
         (faults.cut_chunk, PAUSES),
         (faults.reset, PAUSES),
         (lambda handler: handler.api.closed.wait(), PAUSES._replace(silence=0.2)),
     ],
-    ids=["ended", "cut", "reset", "silent"],
+    ids=["ended", "ended in a line", "cut", "reset", "silent"],
 )
 def test_log_goes_on_after_the_loss_of_its_connection(
     training: FakeCluster, failure: Failure, pauses: Pauses
@@ -130,6 +136,16 @@ def test_log_of_an_ended_run_is_read_to_its_end(training: FakeCluster) -> None:
     training.break_log("hvd-master-1-a")
     training.log("hvd-master-1-a", "the result", end=True)
     assert [line.text for line in lines] == ["the result"]
+
+
+def test_log_of_an_ended_container_may_end_without_a_line_end(training: FakeCluster) -> None:
+    content = faults.text(200, f"{LATER} first\n{LATER} last")
+    training.fail("GET", "core/pods/hvd-master-1-a/log", content)
+    training.put("pods", pod("hvd-master-1-a", "master", terminated(0)))
+    lines = follow(Cluster.connect(), "hvd", component="master", pauses=PAUSES)
+    assert [next(lines).text, next(lines).text] == ["first", "last"]
+    training.put("jobs", DONE)
+    assert list(lines) == []
 
 
 def test_log_goes_on_with_the_next_container_and_the_next_pod(training: FakeCluster) -> None:
