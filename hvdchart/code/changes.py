@@ -69,7 +69,7 @@ def _signals(path: Path) -> Iterator[None]:
         while (known := _identity(path)) is None:
             time.sleep(_TICK / 1000)
         is_new = True
-        with suppress(FileNotFoundError), closing(_watch(_watched(path))) as changes:
+        with suppress(FileNotFoundError), closing(_watch(path)) as changes:
             for changed in changes:
                 # Yield also at the first timeout: something may have changed before the watch was
                 # active.
@@ -94,9 +94,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _watch(folder: Path) -> Generator[set[FileChange], None, None]:
+def _watch(path: Path) -> Generator[set[FileChange], None, None]:
+    # Beside a script may be a data set, and below a folder what belongs to another user.
     return watch(
-        folder,
+        _watched(path),
+        recursive=path.is_dir(),
+        ignore_permission_denied=True,
         watch_filter=DefaultFilter(),
         debounce=_DEBOUNCE,
         step=_STEP,

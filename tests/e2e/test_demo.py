@@ -1,4 +1,4 @@
-"""The README's first command, as a stranger would run it."""
+"""The demonstration, `make demo`, as a stranger would run it."""
 
 from __future__ import annotations
 

@@ -80,6 +80,14 @@ def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
         json.loads(text)
 
 
+@every_page
+def test_rows_of_a_table_have_a_header(page: Path) -> None:
+    """A row below an empty line is shown as text."""
+    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.M)
+    assert all(re.match(r"\|.*\n\|[\s:|-]+\n", found) for found in tables), tables
+
+
 def test_dockerfiles_install_packages_as_root_and_run_as_another_user() -> None:
     """The user of the images, 1000, cannot write to the environment that pip installs into."""
     dockerfiles = [text for page in PAGES for text in blocks(page, "dockerfile")]

@@ -96,6 +96,9 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
         if waiting:
             reason += f"; {_group_names(waiting)}"
         return Judgement("waiting", reason)
+    leaving = _leaving_master(run)
+    if leaving:
+        return leaving
     # Neither spares that are not ready nor TensorBoard block the training.
     names = {pod["metadata"]["name"] for pod in needed}
     others = [pod for pod in run.pods if pod["metadata"]["name"] not in names]
@@ -108,6 +111,32 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
     if beside:
         reasons.append(beside)
     return Judgement("running", "; ".join(reasons), remedy)
+
+
+def _leaving_master(run: NewestRun) -> Judgement | None:
+    """Return that the only master is evicted and has not ended; None in any other case.
+
+    The Job controller creates another master when this one has ended. On a node without power or
+    network, no kubelet ends it.
+    """
+    for pod in run.masters:
+        evicted = [
+            condition
+            for condition in pod.get("status", {}).get("conditions") or []
+            if condition["type"] == "DisruptionTarget" and condition["status"] == "True"
+        ]
+        if not evicted or "deletionTimestamp" not in pod["metadata"]:
+            return None
+    if not run.masters:
+        return None
+    name = run.masters[-1]["metadata"]["name"]
+    node = run.masters[-1]["spec"].get("nodeName", "")
+    return Judgement(
+        "waiting",
+        f"{name} is evicted from node {node}; another master starts when it has ended",
+        f"if the node has failed and stays so, remove its pods: kubectl taint nodes {node} "
+        "node.kubernetes.io/out-of-service=failed:NoExecute",
+    )
 
 
 def _why_no_job(release: Release) -> str:

@@ -244,7 +244,7 @@ def known(store: Store) -> Store:
 
 @pytest.mark.promise("store takes little from a stranger")
 def test_store_takes_little_from_a_stranger() -> None:
-    """Strangers filled 222 MiB of the master before they were asked for the secret (issue 44)."""
+    """Strangers filled 222 MiB of the master before they were asked for the secret."""
     store = Store(LIMITS._replace(seconds=TIMEOUT))
     with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
         connection.sendall(b"x" * LONGEST_INTRODUCTION)

@@ -327,7 +327,7 @@ def test_rank_that_no_launcher_names_has_reported_how_it_ended(
 
 
 def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
-    """Its notice came 20 s before the notice of its end, which no launcher names (issue 44)."""
+    """Its notice came 20 s before the notice of its end, which no launcher names."""
     now = time.monotonic()
     raised: list[Notice] = [
         {"worker": "hvd-cpu-0", "rank": rank, "text": text, "at": now - ago}

@@ -40,7 +40,7 @@ def test_message_whose_pieces_open_mpi_has_tagged_is_read() -> None:
 
 
 def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:
-    """They took it to 407 MiB, and its lease past its end (issue 44)."""
+    """They took it to 407 MiB, and its lease past its end."""
     now = 0.0
     reader = StallReader(lambda: now)
     reader.read("are waiting for remainder of ranks for more than 60 seconds")

@@ -152,7 +152,7 @@ def test_files_that_are_none_are_left_out(tmp_path: Path) -> None:
 
 
 def test_files_with_hard_links_are_left_out(tmp_path: Path) -> None:
-    """One file of 1 MiB was served 256 times (issue 44)."""
+    """One file of 1 MiB was served 256 times."""
     (tmp_path / "0").write_text("own 1")
     (tmp_path / "1").hardlink_to(tmp_path / "0")
     assert "own" not in worker.make_page("2", tmp_path)

@@ -193,7 +193,7 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
 def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_one(
     purpose: str,
 ) -> None:
-    """It would tell the next run of its own attempts, and begin that one's second (issue 44)."""
+    """It would tell the next run of its own attempts, and begin that one's second."""
     world = World(one_group(cleanup="Always"))
     world.train()
     effects = world.put(RecordChanged(purpose, {}, 1, is_other=True))

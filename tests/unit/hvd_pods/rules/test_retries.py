@@ -110,7 +110,7 @@ def test_change_of_the_number_of_workers_is_no_failure(
 def test_another_attempt_follows_unless_the_job_is_known_to_be_gone(
     job: Any, follows: bool
 ) -> None:
-    """Its RoleBinding may be gone, or an authorizer fail (issue 44)."""
+    """Its RoleBinding may be gone, or an authorizer fail."""
     world = World(one_group(cleanup="Always"))
     world.train()
     world.answer_all()

@@ -446,7 +446,7 @@ def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
 
 
 def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
-    """An empty shard, or a break: the other ranks wait for them in vain (issue 44)."""
+    """An empty shard, or a break: the other ranks wait for them in vain."""
     world = training()
     notice(world, FINISHED, "w-0", rank=1)
     notice(world, FAILED, rank=0, status=1)

@@ -69,7 +69,7 @@ def test_a_call_of_a_fork_is_refused_at_once(settings: dict[str, Any], tmp_path:
 def test_a_fork_does_not_wait_for_a_caller_that_its_parent_makes(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The thread that makes it is not in the fork, and would never come to its end (issue 44)."""
+    """The thread that makes it is not in the fork, and would never come to its end."""
     spec = tmp_path / "spec"
     os.mkfifo(spec)
 
@@ -101,7 +101,7 @@ def _default_signals() -> Iterator[None]:
 def test_terminal_that_is_closed_ends_the_program_in_its_usual_way(
     settings: dict[str, Any],
 ) -> None:
-    """What is registered for that end removes the release (issue 44)."""
+    """What is registered for that end removes the release."""
     with hvdchart.Caller(**settings) as caller:
         caller(own_rank)
         assert signal.getsignal(signal.SIGHUP) != signal.SIG_DFL

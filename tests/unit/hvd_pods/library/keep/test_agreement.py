@@ -224,7 +224,7 @@ def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
 def test_ranks_continue_with_equal_weights_although_two_have_a_state_of_the_step(
     workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them was away, and has come back with its own step 5 (issue 44)."""
+    """One of them was away, and has come back with its own step 5."""
 
     def make_step_5(rank: int, weights: bytes) -> None:
         monkeypatch.setenv("HVD_FENCE", str(100 + rank))
@@ -243,7 +243,7 @@ def test_ranks_continue_with_equal_weights_although_two_have_a_state_of_the_step
 def test_ranks_continue_with_equal_weights_although_one_has_committed_the_step_once_more(
     workers: Workers,
 ) -> None:
-    """The other one was lost before it could (issue 44)."""
+    """The other one was lost before it could."""
     first = workers.state(0, weights=b"once")
     first.commit(5)
     first.weights = b"more"
@@ -270,7 +270,7 @@ def test_ranks_begin_with_the_weights_of_rank_0(workers: Workers) -> None:
 
 
 def test_the_own_state_of_a_rank_follows_it_to_another_worker(workers: Workers) -> None:
-    """Worker 0 is lost: rank 0 runs where rank 1 was, and rank 1 on a spare (issue 44)."""
+    """Worker 0 is lost: rank 0 runs where rank 1 was, and rank 1 on a spare."""
     workers.state(1, weights=b"w", own=b"numbers of rank 1").commit(5)
     workers.places = [1, 2]
     states = [workers.state(rank, weights=b"?", own=b"made") for rank in (0, 1)]

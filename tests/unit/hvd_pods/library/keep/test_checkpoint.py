@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
 def test_a_writer_that_was_cut_off_spoils_no_checkpoint(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """It writes, or renames, after its successor has written another one (issue 44)."""
+    """It writes, or renames, after its successor has written another one."""
     newer = keep.pack(keep.StepKey(0, 200), b"new")
     original = getattr(os, call)
 

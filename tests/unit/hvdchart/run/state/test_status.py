@@ -300,7 +300,7 @@ def test_status_has_the_attempts_in_the_record_of_its_job() -> None:
     ("changes", "is_own"),
     [
         ({"job": "hvd-master-0"}, False),
-        # A release that was uninstalled had a Job of this name, too (issue 44).
+        # A release that was uninstalled had a Job of this name, too.
         ({"uid": "uid-old"}, False),
         ({"uid": "uid-new"}, True),
     ],
@@ -368,6 +368,26 @@ def test_a_run_whose_worker_is_not_up_waits_for_it_and_not_for_tensorboard() -> 
 def test_tensorboard_without_a_node_is_no_pod_that_the_run_schedules() -> None:
     pods = [*unschedulable("Unschedulable"), pod("hvd-tensorboard-1", "tensorboard", RUNNING)]
     assert "2 of 3 pods have a node" in str(RunView(release(pods)).phase)
+
+
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+
+
+@pytest.mark.parametrize(
+    ("is_deleted", "others", "state"),
+    [(True, [], "waiting"), (False, [], "running"), (True, [MASTER], "running")],
+    ids=["evicted", "not deleted yet", "another master"],
+)
+def test_a_run_whose_master_is_on_a_failed_node_waits_for_another_one(
+    is_deleted: bool, others: list[Any], state: str
+) -> None:
+    """No kubelet ends the pod, so that the Job controller creates no other one."""
+    evicted = pod("hvd-master-9", "master", RUNNING, conditions=[EVICTED], node="n9")
+    if is_deleted:
+        evicted["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+    current = status([evicted, *others, *WORKERS])
+    assert current.state == state
+    assert ("n9" in current.remedy and "out-of-service" in current.remedy) is (state == "waiting")
 
 
 FEWER = {"name": "hvd-worker", "annotations": {"hvdchart/minimum": "1"}}
