@@ -57,4 +57,5 @@ def test_faults_that_nobody_reports_cost_seconds_where_no_step_is_lost(training:
         survive(training, fault)
     measured = finish(training, began)
     training.report(measured)
-    assert measured["next"] < 15
+    # The network stays cut for 30 s.
+    assert measured["next"] < 25
