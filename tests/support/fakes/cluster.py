@@ -80,6 +80,10 @@ class FakeCluster(FakeApi):
             return failure
         return lambda handler: self._send_log(handler, self._logs[request.name], request)
 
+    def _uid_of(self, pod: str) -> str:
+        found = self.find("pods", pod)
+        return found["metadata"].get("uid", "") if found else ""
+
     def _send_log(self, handler: Handler, log: _Log, request: Request) -> None:
         query = request.query
         follows = query.get("follow") == "true"
@@ -88,8 +92,13 @@ class FakeCluster(FakeApi):
         since = query.get("sinceTime", "").rstrip("Z")
         is_timed = query.get("timestamps") == "true"
 
+        uid = self._uid_of(request.name)
+
         def is_over() -> bool:
-            return not follows or log.ended or bool(log.failures) or self.closed.is_set()
+            # A kubelet ends the log of a pod that is gone, also if another one has its name.
+            is_gone = self._uid_of(request.name) != uid
+            is_broken = bool(log.failures) or self.closed.is_set()
+            return not follows or log.ended or is_gone or is_broken
 
         def has_more() -> bool:
             return len(log.lines) > sent
