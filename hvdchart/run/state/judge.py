@@ -114,21 +114,15 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
 
 
 def _leaving_master(run: NewestRun) -> Judgement | None:
-    """Return that the only master is evicted and has not ended; None in any other case.
+    """Return that the run's last master is evicted and has not ended; None in any other case.
 
     The Job controller creates another master when this one has ended. On a node without power or
     network, no kubelet ends it.
     """
     for pod in run.masters:
-        evicted = [
-            condition
-            for condition in pod.get("status", {}).get("conditions") or []
-            if condition["type"] == "DisruptionTarget" and condition["status"] == "True"
-        ]
-        if not evicted or "deletionTimestamp" not in pod["metadata"]:
+        is_leaving = "deletionTimestamp" in pod["metadata"]
+        if not is_leaving or not condition_of(pod, "DisruptionTarget"):
             return None
-    if not run.masters:
-        return None
     name = run.masters[-1]["metadata"]["name"]
     node = run.masters[-1]["spec"].get("nodeName", "")
     return Judgement(
