@@ -14,7 +14,7 @@ from types import CodeType
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image, python_of
-from hvdchart.project.script_run import script_tree
+from hvdchart.project.script_tree import script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import ScriptRun, rephrase_for_launch

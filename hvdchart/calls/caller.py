@@ -39,8 +39,9 @@ from hvdchart.errors import (
     SpecError,
 )
 from hvdchart.interrupts import exit_on_signals
+from hvdchart.project.beside_script import read_text, without_own
 from hvdchart.project.default_images import misspelt
-from hvdchart.project.script_run import read_text, small_worker, without_own
+from hvdchart.project.script_run import small_worker
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.status_text import status_report

@@ -95,7 +95,7 @@ def warn_of_left_behind(
 ) -> None:
     """Warn of files beside a script of --code that it uses; `packed` is the chart's value."""
     from hvdchart.plan.user_code import used_modules
-    from hvdchart.project.script_run import left_behind
+    from hvdchart.project.beside_script import left_behind
 
     if code.is_file():
         modules = [module for _, module in used_modules(packed, [code.name])]

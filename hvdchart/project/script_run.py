@@ -1,16 +1,15 @@
-"""Make the spec of a script without one from the options of `hvdchart run`."""
+"""Plan a script that has no spec, and remark on what its run lacks."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvd_pods.shared.contract import COMMAND, TAG_OUTPUT
+from hvd_pods.shared.contract import COMMAND
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
@@ -18,15 +17,15 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.plan.user_code import needed_modules, used_modules
 from hvdchart.project import SPEC_NAME
+from hvdchart.project.beside_script import left_behind, read_text, without_own
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.project.named_image import lacked_frameworks
-from hvdchart.quantity import cpu_millis, pluralize
-from hvdchart.spec.fields import IMAGE, OBJECT_NAME, RELEASE_NAME, nearest
-from hvdchart.spec.model import DEFAULT_MOUNTS
-from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
+from hvdchart.project.script_tree import SCRIPT_CPU, script_tree
+from hvdchart.quantity import pluralize
+from hvdchart.spec.fields import RELEASE_NAME, nearest
+from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.paths import value_at
 from hvdchart.spec.run_options import (
-    DEFAULT_WORKERS,
     RUN,
     ScriptRun,
     name_options,
@@ -34,21 +33,12 @@ from hvdchart.spec.run_options import (
 )
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
-from hvdchart.text import join_names, split_image
+from hvdchart.text import join_names
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.render import dump
 
-_VOLUME = (
-    "NAME=pvc:CLAIM:/PATH, NAME=hostPath:/FOLDER:/PATH, NAME=nfs:SERVER:/FOLDER:/PATH, "
-    "NAME=configMap:MAP:/PATH or NAME=emptyDir:/PATH, with :ro at the end to mount it read-only"
-)
-_SOURCES = ("pvc", "hostPath", "nfs", "configMap")
 # The first line of a shell script.
 _OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
-# The relative name of a file with a suffix, such as data/train.csv, within the folder.
-_FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")
-# The request of a worker without --cpu: it is scheduled on nodes that other pods use, too.
-_CPU = "250m"
 # The maximum number of a folder's scripts in a message.
 _MOST_SCRIPTS = 3
 _SAVED = """\
@@ -222,84 +212,12 @@ def plan_script(
     return ScriptPlan(plan, spec, default, modules, needed)
 
 
-def left_behind(
-    script: Path,
-    modules: Iterable[str],
-    image: DefaultImage | None = None,
-    needed: Collection[str] = (),
-) -> Iterator[str]:
-    """Warn of files in the folder that a script sent alone, which imports `modules`, uses.
-
-    Raises FileError if the script would fail at once: `image` is a public image without any of the
-    `needed` modules.
-    """
-    folder = script.parent
-    names = sorted({module.partition(".")[0] for module in modules} - {script.stem})
-    own = {name: file for name in names if (file := module_file(folder, name))}
-    if image:
-        found = image.has | sys.stdlib_module_names
-        # A package in the image takes precedence over a folder without __init__.py.
-        sure = [name for name in own if name in needed and is_regular(folder, name)]
-        missing = [own[name] for name in sure if name not in found]
-        if missing:
-            raise FileError(
-                f"{script} imports {' and '.join(missing)} beside it, and would go to the workers "
-                f"alone: --code {folder} sends the folder, --code {script} the script alone"
-            )
-    left = [REQUIREMENTS] if (folder / REQUIREMENTS).is_file() else []
-    left += own.values()
-    left += [file for file in named_files(script) if file not in (*left, script.name)]
-    if left:
-        without = " and ".join(left)
-        yield f"only {script} goes to the workers, without {without} beside it: --code {folder}"
-
-
-def named_files(script: Path) -> list[str]:
-    """Return the files below a script's folder that a text in the script names, sorted."""
-    try:
-        tree = ast.parse(read_text(script))
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    names = {text for text in texts if isinstance(text, str) and _FILE_NAME.fullmatch(text)}
-    return sorted(name for name in names if (script.parent / name).is_file())
-
-
-def module_file(folder: Path, name: str) -> str:
-    """Return a folder's file or Python folder of a module; empty if it has none.
-
-    `name` is the top-level name of the module.
-    """
-    if not name:
-        return ""
-    if (folder / f"{name}.py").is_file():
-        return f"{name}.py"
-    return f"{name}/" if any((folder / name).glob("*.py")) else ""
-
-
-def is_regular(folder: Path, name: str) -> bool:
-    """Return whether a folder has a module that Python prefers to an installed package.
-
-    The module and the package have this name.
-    """
-    return (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
-
-
-def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
-    """Return the modules that no folder of the code has."""
-    return {
-        module
-        for module in modules
-        if not any(module_file(folder, module.partition(".")[0]) for folder in folders)
-    }
-
-
 def small_worker(plan: Plan, option: str) -> Iterator[str]:
     """Yield a remark about a worker without requested CPUs; `option` requests more."""
     group = plan.groups[0]
-    if group.requests.get("cpu") == _CPU and "OMP_NUM_THREADS" in group.env:
+    if group.requests.get("cpu") == SCRIPT_CPU and "OMP_NUM_THREADS" in group.env:
         threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
-        yield f"a worker requests {_CPU} CPU, and a rank has {threads}: {option} gives more"
+        yield f"a worker requests {SCRIPT_CPU} CPU, and a rank has {threads}: {option} gives more"
 
 
 def _instead_of_folder(folder: Path) -> str:
@@ -318,131 +236,3 @@ def _has_gpus(spec: Plain) -> bool:
     """Return whether the nodes of a spec, which need not be valid, have GPUs."""
     nodes = value_at(spec, ("nodes",))
     return isinstance(nodes, list) and any(value_at(node, ("gpus",)) for node in nodes)
-
-
-def read_text(file: Path) -> str:
-    """Return the text of a file; empty if it cannot be read."""
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False) -> Node:
-    """Return the tree of a run's spec; the place of each value is its option.
-
-    `default` is the image if the user names none. With `is_tagged`, lines of the output name their
-    rank if the launcher is known to support that. Raises SpecError for an option that cannot be
-    read, and for a setting that has no place.
-    """
-    workers = DEFAULT_WORKERS if run.workers is None else run.workers
-    node: dict[str, Plain] = {"name": "worker", "count": workers}
-    if not run.gpus:
-        tuning = {"cpu": _CPU}
-        node |= {"shared": True, "coresPerSocket": 1, "memory": "3Gi", "tuning": tuning}
-    reference = default.reference if default else run.image or ""
-    image = split_image(reference) if reference else {}
-    if run.image:
-        expected = "an image in lower case, such as registry.example/team/train:1"
-        place = Place(f"--image {run.image}")
-        if run.image.endswith((":", "@")):
-            part = "digest" if run.image.endswith("@") else "tag"
-            raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
-        dataclasses.replace(IMAGE, expected=expected).read(Node(place, image["repository"]), "")
-    base: dict[str, Plain] = {
-        "apiVersion": "hvdchart/v1",
-        "name": run.name,
-        "nodes": [node],
-        "image": image,
-        "volumes": {"output": {"emptyDir": {}}},
-        "train": {"command": list(run.command)},
-    }
-    tree = from_plain(base, Place("hvdchart run"))
-    if default:
-        if not default.has_mpi:
-            # Images with only a framework have no MPI, and these frameworks need none.
-            tree = set_key(tree, ["launch", "mode"], "direct", Place("the default image"))
-        tree = apply_settings(tree, default.settings)
-    if is_tagged:
-        place = Place("the output's tags")
-        tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
-    for text, steps, value in _typed(run):
-        tree = set_key(tree, steps, value, Place(text))
-    return apply_settings(tree, run.settings)
-
-
-def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
-    """Yield the settings of each option: its text, the steps of the key, the value."""
-    if run.gpus:
-        yield f"--gpus {run.gpus}", ["nodes", "0", "gpus"], run.gpus
-    if run.cpu:
-        text = f"--cpu {run.cpu}"
-        yield text, ["nodes", "0", "tuning", "cpu"], run.cpu
-        try:
-            cores = max(cpu_millis(run.cpu) // 1000, 1)
-        except ValueError:
-            # The check of the request refuses it.
-            cores = 1
-        yield text, ["nodes", "0", "coresPerSocket"], cores
-    if run.memory:
-        key = ["tuning", "memory"] if run.gpus else ["memory"]
-        yield f"--memory {run.memory}", ["nodes", "0", *key], run.memory
-    for each in run.env or ():
-        name, equals, value = each.partition("=")
-        if not equals:
-            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
-        yield f"--env {each}", ["train", "env", name], value
-    secrets = run.secrets or ()
-    for each in secrets:
-        name = each.partition(":")[0]
-        place = Place(f"--secret {each}")
-        OBJECT_NAME.read(Node(place, name), "")
-    names = [each for each in secrets if ":" not in each]
-    if names:
-        # A list replaces another one.
-        sources = [{"secretRef": {"name": name}} for name in names]
-        yield f"--secret {names[0]}", ["values", "worker", "envFrom"], sources
-    for index, each in enumerate(secrets):
-        name, colon, path = each.partition(":")
-        if colon:
-            volume = {"secret": name, "mountPath": path, "readOnly": True}
-            yield f"--secret {each}", ["volumes", f"secret-{index}"], volume
-    mounted: set[str] = set()
-    for each in run.volumes or ():
-        name, volume = _volume(each)
-        if name in mounted:
-            problem = f"the volume {name} is given twice"
-            raise SpecError(f"--volume {each}", "", problem, "another name")
-        mounted.add(name)
-        yield f"--volume {each}", ["volumes", name], volume
-
-
-def _volume(text: str) -> tuple[str, Plain]:
-    """Return the name of a volume, and its map in a spec. Raises SpecError for another text."""
-    name, _, rest = text.partition("=")
-    volume: dict[str, Plain] = {}
-    if rest.endswith(":ro"):
-        rest = rest.removesuffix(":ro")
-        volume["readOnly"] = True
-    kind, *parts = rest.split(":")
-    if kind == "emptyDir":
-        volume["emptyDir"] = {}
-    elif kind == "nfs" and len(parts) > 1:
-        server, path, *parts = parts
-        volume["nfs"] = {"server": server, "path": path}
-    elif kind in _SOURCES and parts and kind != "nfs":
-        source, *parts = parts
-        volume[kind] = source
-    elif kind.startswith("/"):
-        expected = f"`--volume {name}=hostPath:{rest}` for a folder of each node, or {_VOLUME}"
-        raise SpecError(f"--volume {text}", "", "this is no volume", expected)
-    else:
-        raise SpecError(f"--volume {text}", "", "this is no volume", _VOLUME)
-    if len(parts) > 1:
-        raise SpecError(f"--volume {text}", "", "it has too many parts", _VOLUME)
-    if parts:
-        volume["mountPath"] = parts[0]
-    elif name not in DEFAULT_MOUNTS:
-        expected = f"`--volume {name}={rest}:/PATH{':ro' if 'readOnly' in volume else ''}`"
-        raise SpecError(f"--volume {text}", "", "it has no path", expected)
-    return name, volume

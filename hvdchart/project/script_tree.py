@@ -1,0 +1,145 @@
+"""Make the spec of a script from the options of `hvdchart run`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from hvd_pods.shared.contract import TAG_OUTPUT
+from hvdchart.errors import SpecError
+from hvdchart.project.default_images import DefaultImage
+from hvdchart.quantity import cpu_millis
+from hvdchart.spec.fields import IMAGE, OBJECT_NAME
+from hvdchart.spec.model import DEFAULT_MOUNTS
+from hvdchart.spec.overlays import apply_settings, set_key
+from hvdchart.spec.run_options import DEFAULT_WORKERS, ScriptRun
+from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
+from hvdchart.text import split_image
+
+_VOLUME = (
+    "NAME=pvc:CLAIM:/PATH, NAME=hostPath:/FOLDER:/PATH, NAME=nfs:SERVER:/FOLDER:/PATH, "
+    "NAME=configMap:MAP:/PATH or NAME=emptyDir:/PATH, with :ro at the end to mount it read-only"
+)
+_SOURCES = ("pvc", "hostPath", "nfs", "configMap")
+# The request of a worker without --cpu: it is scheduled on nodes that other pods use, too.
+SCRIPT_CPU = "250m"
+
+
+def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False) -> Node:
+    """Return the tree of a run's spec; the place of each value is its option.
+
+    `default` is the image if the user names none. With `is_tagged`, lines of the output name their
+    rank if the launcher is known to support that. Raises SpecError for an option that cannot be
+    read, and for a setting that has no place.
+    """
+    workers = DEFAULT_WORKERS if run.workers is None else run.workers
+    node: dict[str, Plain] = {"name": "worker", "count": workers}
+    if not run.gpus:
+        tuning = {"cpu": SCRIPT_CPU}
+        node |= {"shared": True, "coresPerSocket": 1, "memory": "3Gi", "tuning": tuning}
+    reference = default.reference if default else run.image or ""
+    image = split_image(reference) if reference else {}
+    if run.image:
+        expected = "an image in lower case, such as registry.example/team/train:1"
+        place = Place(f"--image {run.image}")
+        if run.image.endswith((":", "@")):
+            part = "digest" if run.image.endswith("@") else "tag"
+            raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
+        dataclasses.replace(IMAGE, expected=expected).read(Node(place, image["repository"]), "")
+    base: dict[str, Plain] = {
+        "apiVersion": "hvdchart/v1",
+        "name": run.name,
+        "nodes": [node],
+        "image": image,
+        "volumes": {"output": {"emptyDir": {}}},
+        "train": {"command": list(run.command)},
+    }
+    tree = from_plain(base, Place("hvdchart run"))
+    if default:
+        if not default.has_mpi:
+            # Images with only a framework have no MPI, and these frameworks need none.
+            tree = set_key(tree, ["launch", "mode"], "direct", Place("the default image"))
+        tree = apply_settings(tree, default.settings)
+    if is_tagged:
+        place = Place("the output's tags")
+        tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
+    for text, steps, value in _typed(run):
+        tree = set_key(tree, steps, value, Place(text))
+    return apply_settings(tree, run.settings)
+
+
+def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
+    """Yield the settings of each option: its text, the steps of the key, the value."""
+    if run.gpus:
+        yield f"--gpus {run.gpus}", ["nodes", "0", "gpus"], run.gpus
+    if run.cpu:
+        text = f"--cpu {run.cpu}"
+        yield text, ["nodes", "0", "tuning", "cpu"], run.cpu
+        try:
+            cores = max(cpu_millis(run.cpu) // 1000, 1)
+        except ValueError:
+            # The check of the request refuses it.
+            cores = 1
+        yield text, ["nodes", "0", "coresPerSocket"], cores
+    if run.memory:
+        key = ["tuning", "memory"] if run.gpus else ["memory"]
+        yield f"--memory {run.memory}", ["nodes", "0", *key], run.memory
+    for each in run.env or ():
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
+        yield f"--env {each}", ["train", "env", name], value
+    secrets = run.secrets or ()
+    for each in secrets:
+        name = each.partition(":")[0]
+        place = Place(f"--secret {each}")
+        OBJECT_NAME.read(Node(place, name), "")
+    names = [each for each in secrets if ":" not in each]
+    if names:
+        # A list replaces another one.
+        sources = [{"secretRef": {"name": name}} for name in names]
+        yield f"--secret {names[0]}", ["values", "worker", "envFrom"], sources
+    for index, each in enumerate(secrets):
+        name, colon, path = each.partition(":")
+        if colon:
+            volume = {"secret": name, "mountPath": path, "readOnly": True}
+            yield f"--secret {each}", ["volumes", f"secret-{index}"], volume
+    mounted: set[str] = set()
+    for each in run.volumes or ():
+        name, volume = _volume(each)
+        if name in mounted:
+            problem = f"the volume {name} is given twice"
+            raise SpecError(f"--volume {each}", "", problem, "another name")
+        mounted.add(name)
+        yield f"--volume {each}", ["volumes", name], volume
+
+
+def _volume(text: str) -> tuple[str, Plain]:
+    """Return the name of a volume, and its map in a spec. Raises SpecError for another text."""
+    name, _, rest = text.partition("=")
+    volume: dict[str, Plain] = {}
+    if rest.endswith(":ro"):
+        rest = rest.removesuffix(":ro")
+        volume["readOnly"] = True
+    kind, *parts = rest.split(":")
+    if kind == "emptyDir":
+        volume["emptyDir"] = {}
+    elif kind == "nfs" and len(parts) > 1:
+        server, path, *parts = parts
+        volume["nfs"] = {"server": server, "path": path}
+    elif kind in _SOURCES and parts and kind != "nfs":
+        source, *parts = parts
+        volume[kind] = source
+    elif kind.startswith("/"):
+        expected = f"`--volume {name}=hostPath:{rest}` for a folder of each node, or {_VOLUME}"
+        raise SpecError(f"--volume {text}", "", "this is no volume", expected)
+    else:
+        raise SpecError(f"--volume {text}", "", "this is no volume", _VOLUME)
+    if len(parts) > 1:
+        raise SpecError(f"--volume {text}", "", "it has too many parts", _VOLUME)
+    if parts:
+        volume["mountPath"] = parts[0]
+    elif name not in DEFAULT_MOUNTS:
+        expected = f"`--volume {name}={rest}:/PATH{':ro' if 'readOnly' in volume else ''}`"
+        raise SpecError(f"--volume {text}", "", "it has no path", expected)
+    return name, volume
