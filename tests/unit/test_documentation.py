@@ -264,7 +264,7 @@ def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("faults.md", r"all ranks \[keep their state\]\S*, after .*?at least (\d+) s\b"),
+        ("stalls.md", r"all ranks \[keep their state\]\S*, after .*?at least (\d+) s\b"),
         ("adr/0017-stalls-and-notices.md", r"costs no step: at least (\d+) s\b"),
     ],
 )
