@@ -20,7 +20,7 @@ _DAEMONS_MEMORY = 512 * MI
 MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
 # The memory that TensorFlow with Horovod takes on import, in each rank that starts cold, and in the
-# process from which the other ranks are forked. Measured: docs/launch.md.
+# process from which the other ranks are forked. Measured: docs/performance.md.
 _IMPORTED_FRAMEWORK = 200 * MI
 # Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
