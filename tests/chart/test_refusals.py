@@ -243,17 +243,6 @@ WRONG_VALUES: list[tuple[Values, list[str]]] = [
     ({"code": {"files": {"src/train.py": ""}}}, ["/code/files", "src/train.py"]),
     # As --set-file makes it of a name without backslashes.
     ({"code": {"files": {"train": {"p y": ""}}}}, ["/code/files/train", "p y"]),
-    *(
-        ({"tracing": {"endpoint": url}}, ["/tracing/endpoint"])
-        for url in (
-            "collector:4318",
-            "ftp://collector",
-            "http://user:password@collector:4318",
-            "https://collector/?key=password",
-            "http://collector:4318/$(HVD_RUN)",
-            "http://",
-        )
-    ),
 ]
 
 

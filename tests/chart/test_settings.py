@@ -243,26 +243,6 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
             "master ports": [{"name": "metrics", "containerPort": 9400}],
         },
     ),
-    "no tracing": ({}, {"master HVD_TRACING": None}),
-    "tracing without an endpoint": ({"tracing": {"endpoint": ""}}, {"master HVD_TRACING": None}),
-    "tracing": (
-        {
-            "tracing": {"endpoint": "http://collector.monitoring:4318"},
-            "launch": {"framework": "torch"},
-        },
-        {
-            "HVD_TRACING": None,
-            "master HVD_TRACING": json.dumps(
-                {
-                    "endpoint": "http://collector.monitoring:4318",
-                    "framework": "torch",
-                    "namespace": "team",
-                    "release": "hvd",
-                },
-                separators=(",", ":"),
-            ),
-        },
-    ),
     "group inherits and removes values of all workers": (
         {
             "worker": {

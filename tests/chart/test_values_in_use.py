@@ -101,7 +101,6 @@ MARKED: Values = {
         "dashboard": {"labels": {"zz89": "x"}, "annotations": {"zz90": "x"}},
         "allowFrom": [{"podSelector": {"zz86": "x"}}],
     },
-    "tracing": {"endpoint": "https://[fd00::91]:4318/zz91"},
     "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},
     "results": {
         "image": {"repository": "zz83"},

@@ -107,7 +107,6 @@
     "file": "",
     "allowFrom": []
   },
-  "tracing": {},
   "volumes": [],
   "volumeMounts": [],
   "staging": {

@@ -110,9 +110,4 @@ spec:
 - {name: HVD_METRICS_PORT, value: {{ .facts.shared.metricsPort | quote }}}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
-{{- with .Values.tracing.endpoint }}
-  {{- $tracing := dict "endpoint" . "release" $.Release.Name "namespace" $.Release.Namespace }}
-  {{- $_ := set $tracing "framework" $.Values.launch.framework }}
-- {name: HVD_TRACING, value: {{ toJson $tracing | quote }}}
-{{- end }}
 {{- end }}

@@ -18,10 +18,9 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import CLOSE_WITHIN, JobEvents
 from hvd_pods.cluster.kube import Api
-from hvd_pods.master import launcher_memory, serve_metrics, span_export
+from hvd_pods.master import launcher_memory, serve_metrics
 from hvd_pods.master.event_log import EventLog
 from hvd_pods.master.run_effects import EffectRunner
-from hvd_pods.master.span_export import SpanExport
 from hvd_pods.pod import metrics
 from hvd_pods.pod.reporting import log, report_end
 from hvd_pods.rules.decide import decide
@@ -47,19 +46,13 @@ class Master:
     puts events on the queue.
     """
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        make_effects: Callable[[Put], EffectRunner],
-        spans: SpanExport | None = None,
-    ) -> None:
+    def __init__(self, assignment: Assignment, make_effects: Callable[[Put], EffectRunner]) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if assignment.run.has_api_access else assignment.run.backoff_limit
         self.state = RunState(assignment, retries=Retries(limit))
         self.effects = make_effects(self._queue.put)
         path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, assignment, os.environ[contract.RUN])
-        self._spans = spans
         # A thread that fails must end the master: without the thread that probes the workers, for
         # instance, it would notice no loss.
         threading.excepthook = self._put_defect
@@ -81,8 +74,6 @@ class Master:
             return self.effects.exit.problem
         finally:
             self._event_log.close()
-            if self._spans:
-                self._spans.close()
 
     def _decide(self, event: Event) -> None:
         if isinstance(event, InternalError):
@@ -90,8 +81,6 @@ class Master:
         moment = Moment(time.monotonic(), time.time())
         self._event_log.put(moment, event)
         self.state, following = decide(self.state, event, moment)
-        if self._spans:
-            self._spans.put(moment, self.state)
         for effect in following:
             self.effects.carry_out(effect)
 
@@ -146,11 +135,7 @@ def main(connect: Callable[[], Api] = Api, events_within: float = CLOSE_WITHIN) 
     api = connect() if run.has_api_access else None
     job_events = JobEvents(api, events_within)
     assignment = Assignment(run, *describe_self())
-    master = Master(
-        assignment,
-        lambda put: EffectRunner(assignment, api, job_events, put),
-        span_export.start(assignment),
-    )
+    master = Master(assignment, lambda put: EffectRunner(assignment, api, job_events, put))
     end_on(master, signal.SIGTERM, Terminated())
     file = os.environ.get(contract.METRICS_FILE, "")
     metrics.start(lambda: serve_metrics.make_page(master.state, file))

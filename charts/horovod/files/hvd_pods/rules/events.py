@@ -20,7 +20,7 @@ from hvd_pods.shared.run import Pod
 class Moment(NamedTuple):
     """When an event is decided, in seconds: `now` by time.monotonic(), `wall` by time.time().
 
-    Spans and timers use `now`. `wall` is for data that other programs read or have written.
+    Timers use `now`. `wall` is for data that other programs read or have written.
     """
 
     now: float

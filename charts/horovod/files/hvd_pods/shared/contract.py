@@ -21,9 +21,6 @@ KEYS_SECRETS = "HVD_KEYS_SECRETS"
 MESH = "HVD_MESH"
 # The file in which a script of the master's reports metrics.
 METRICS_FILE = "HVD_METRICS_FILE"
-# Where the spans of the run go, and their attributes of the release (master/span_export.py), as
-# JSON.
-TRACING = "HVD_TRACING"
 # The Job of the release that `helm test` tests.
 TESTED_JOB = "HVD_TESTED_JOB"
 # Set for `helm test` where a NetworkPolicy admits only the pods of the release.
