@@ -27,6 +27,7 @@ from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.world import World, one_group
 
+DOCS = Path(__file__).parents[2] / "docs"
 MASTER: Values = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
 
 
@@ -209,6 +210,16 @@ def test_each_alert_fires_for_its_reason_only(
     alerts = 'count by (alertname) (ALERTS{alertstate="firing"})'
     expected = [{"labels": f'{{alertname="Hvdchart{fires}"}}', "value": 1}] if fires else []
     assert find_problems(tmp_path, make_series(pages, changes), {alerts: expected}) == ""
+
+
+def test_documented_query_gives_the_seconds_of_each_stage(tmp_path: Path, pages: str) -> None:
+    (query,) = re.findall(r"```promql\n(.*?)\n```", (DOCS / "monitoring.md").read_text(), re.DOTALL)
+    trains = "0+0x29 1+0x29 0+0x30"
+    series = make_series(pages, {'stage="Training"': trains, 'stage="Started"': "1+0x29 0+0x60"})
+    expected = [
+        {"labels": f'{{stage="{stage}"}}', "value": 30 * 60} for stage in ("Started", "Training")
+    ]
+    assert find_problems(tmp_path, series, {f"{query} > 0": expected}) == ""
 
 
 def board(dashboard: Any = True) -> tuple[Manifest, dict[str, Any]]:
