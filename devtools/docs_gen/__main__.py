@@ -9,6 +9,7 @@ import sys
 
 from devtools.docs_gen import (
     chart_docs,
+    dashboard,
     gpu_docs,
     image_docs,
     navigation,
@@ -24,6 +25,7 @@ from devtools.docs_gen.generated import write_or_compare
 # The list of pages copies the titles of the other pages.
 GENERATORS = (
     chart_docs,
+    dashboard,
     spec_docs,
     image_docs,
     gpu_docs,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from devtools.docs_gen import chart_docs
+from devtools.docs_gen import chart_docs, dashboard
 from devtools.docs_gen.build_site import ROOT, build
+from devtools.docs_gen.dashboard import Panel
 from devtools.docs_gen.generated import write_or_compare
 
 
@@ -99,6 +100,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = build(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def test_a_query_of_the_dashboard_names_metrics_that_pods_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dashboard, "ROWS", ((Panel("Old", {"": "hvdchart_old{}"}),),))
+    with pytest.raises(SystemExit, match="hvdchart_old"):
+        dashboard.generated_texts()
 
 
 def searched(site: Path) -> dict[str, str]:
