@@ -71,8 +71,7 @@ ROWS = (
         Panel(
             "Launches",
             {"": f"hvdchart_launches_total{{{RUN}}}"},
-            description="How often the present master has started the ranks: more than 1 means "
-            "restarts.",
+            description="How often the ranks of this run were started: more than 1 means restarts.",
         ),
         Panel(
             "Lost to faults",
