@@ -192,14 +192,6 @@ def test_each_row_of_the_threat_model_has_a_promise_that_a_test_guards() -> None
     assert [row for row in rows if not promises.linked(row)] == []
 
 
-def test_each_number_of_a_decision_has_a_page_or_a_line_in_the_index() -> None:
-    pages = {int(page.name[:4]) for page in (DOCS / "adr").glob("*.md")}
-    index = (DOCS / "README.md").read_text("utf-8")
-    withdrawn = {int(number) for number in re.findall(r"^\| (\d+)\. ", index, re.M)}
-    assert not pages & withdrawn
-    assert pages | withdrawn == {*range(1, max(pages) + 1)}
-
-
 def test_page_of_messages_names_the_event_of_a_broken_gpu_for_broken_gpus_alone() -> None:
     """After other problems of GPUs, the next attempt uses the same workers."""
     entries = (DOCS / "troubleshooting.md").read_text("utf-8").split("\n\n")
