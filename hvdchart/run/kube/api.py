@@ -202,9 +202,10 @@ class Api:
     ) -> urllib3.BaseHTTPResponse:
         """Return the response to a request; its content is not read yet.
 
-        Names of `query` without a value are left out; `form` is the content type of the body.
-        Raises RefusedError for a redirect and any status but 2xx, and ClusterError without a
-        response.
+        Names of `query` without a value are left out; `form` is the content type of the body. If
+        the API server throttles the request, it is sent again when the server says, within the
+        time for an object. Raises RefusedError for a redirect and any status but 2xx, and
+        ClusterError without a response.
         """
         asked = urlencode({name: value for name, value in (query or {}).items() if value})
         url = f"{self._connection.server}/{path}"
@@ -217,17 +218,24 @@ class Api:
             headers["Content-Type"] = form
             headers["Accept"] = "application/json"
             content = None if body is None else json.dumps(body)
-            return self._pool.request(
-                method,
-                url,
-                content,
-                headers=headers,
-                timeout=timeout,
-                preload_content=False,
-                redirect=False,
-                # Each repetition would wait for the whole limit again.
-                retries=False,
-            )
+            give_up_at = time.monotonic() + self._timeout_seconds
+            while True:
+                response = self._pool.request(
+                    method,
+                    url,
+                    content,
+                    headers=headers,
+                    timeout=timeout,
+                    preload_content=False,
+                    redirect=False,
+                    # Each repetition would wait for the whole limit again.
+                    retries=False,
+                )
+                pause = _pause_until_admitted(response)
+                if pause is None or time.monotonic() + pause > give_up_at:
+                    return response
+                response.drain_conn()
+                time.sleep(pause)
 
         with _wrap_errors(what, without_password(self._connection.server)):
             response = ask()
@@ -257,6 +265,17 @@ class Api:
                 reason = _reason(response.status, message)
                 raise RefusedError(f"cannot {what}: {reason}", response.status)
         return response
+
+
+def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> int | None:
+    """Return the seconds after which a throttled client should ask again; None for any other.
+
+    The API server has not begun with a request that it throttles.
+    """
+    seconds = response.headers.get("Retry-After", "")
+    if response.status != HTTPStatus.TOO_MANY_REQUESTS or not seconds.isdecimal():
+        return None
+    return max(1, int(seconds))
 
 
 def _changes(what: str, lines: Iterable[str]) -> Iterator[tuple[str, Object]]:

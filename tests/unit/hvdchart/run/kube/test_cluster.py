@@ -173,6 +173,12 @@ def test_gang_is_looked_for_in_the_version_that_the_cluster_has(
     assert path in [request.url for request in fake_cluster.requests]
 
 
+def ask(api: Api, method: str) -> None:
+    """List Jobs, or create one."""
+    path = "apis/batch/v1/namespaces/team/jobs"
+    api.get("list jobs", path) if method == "GET" else api.create("create a job", path, job())
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
     ("failure", "seconds", "reason"),
@@ -185,8 +191,35 @@ def test_request_without_an_answer_is_not_repeated(
     """The commands that wait for the API server repeat their requests themselves."""
     fake_cluster.fail(method, "batch/jobs", failure, times=9)
     api = Api(find_connection(), seconds)
-    path = "apis/batch/v1/namespaces/team/jobs"
     with pytest.raises(ClusterError, match=reason):
-        api.get("list jobs", path) if method == "GET" else api.create("create a job", path, job())
+        ask(api, method)
     fake_cluster.wait(lambda: bool(fake_cluster.asked(method, "batch/jobs")))
     assert len(fake_cluster.asked(method, "batch/jobs")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_throttled_request_waits_as_long_as_the_api_server_asks(
+    fake_cluster: FakeCluster, method: str
+) -> None:
+    """The API server has not begun with it: a creation can be repeated, too."""
+    fake_cluster.fail(method, "batch/jobs", faults.status(429, Retry_After="1"), times=2)
+    ask(Api(find_connection()), method)
+    assert len(fake_cluster.asked(method, "batch/jobs")) == 3
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        faults.status(429, Retry_After="31"),
+        faults.status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"),
+        faults.status(429),
+        faults.status(503, Retry_After="1"),
+    ],
+    ids=["too long", "a date", "no time", "another status"],
+)
+def test_other_refused_request_is_not_repeated(fake_cluster: FakeCluster, failure: Failure) -> None:
+    fake_cluster.fail("POST", "batch/jobs", failure, times=9)
+    with pytest.raises(ClusterError, match="on purpose"):
+        ask(Api(find_connection()), "POST")
+    assert len(fake_cluster.asked("POST", "batch/jobs")) == 1
