@@ -26,8 +26,11 @@ T = TypeVar("T")
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
-# A label of each object of this chart.
-_OWN_LABEL = "app.kubernetes.io/component: "
+# A template of the name of a release's chart, and of what Chart.yaml of this chart alone says.
+_CHART = (
+    '{"name": {{printf "%q" .Release.Chart.Metadata.Name}}, '
+    '"own": {{printf "%q" (index .Release.Chart.Metadata.Annotations "hvdchart/chart")}}}'
+)
 # A value of a ConfigMap's binaryData.
 _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 
@@ -74,8 +77,13 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         )
 
     async def get_metadata(self, name: str, namespace: str) -> Any:
-        """Return the name, chart and revision of a release, as Helm prints them in JSON."""
+        """Return the revision and the status of a release, as Helm prints them in JSON."""
         command = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
+        return json.loads(await self.run(command))
+
+    async def get_chart(self, name: str, namespace: str) -> Any:
+        """Return the `name` of a release's chart, and `own`, which is empty for another chart."""
+        command = ["get", "all", name, "--namespace", namespace, "--template", _CHART]
         return json.loads(await self.run(command))
 
 
@@ -203,29 +211,17 @@ def _manifest(name: str, namespace: str, helm: Helm) -> str:
     return helm.call(name, namespace, _Command(helm).run(command)).decode()
 
 
-def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
-    """Return the name of a release's chart; None when Helm knows no release of that name.
-
-    Raises HelmError.
-    """
-    try:
-        command = _Command(helm).get_metadata(name, namespace)
-        return str(helm.call(name, namespace, command)["chart"])
-    except NoRunError:
-        return None
-
-
-def foreign_chart(name: str, namespace: str, helm: Helm, *, has_run: bool) -> str | None:
+def foreign_chart(name: str, namespace: str, helm: Helm) -> str | None:
     """Return the name of a release's chart if it is another chart; None also without a release.
 
-    Horovod's own chart and that of the old stable repository have the same name. Their objects lack
-    the labels of this one, which those of a release that `has_run` are known to have. Raises
-    HelmError.
+    Others may have the same name: Horovod's own chart, that of the old stable repository, and a
+    parent chart that has this one as a dependency. Raises HelmError.
     """
-    chart = release_chart(name, namespace, helm)
-    if chart == "horovod" and (has_run or _OWN_LABEL in _manifest(name, namespace, helm)):
+    try:
+        found = helm.call(name, namespace, _Command(helm).get_chart(name, namespace))
+    except NoRunError:
         return None
-    return chart
+    return None if found["own"] else str(found["name"])
 
 
 class Revision(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ from ruamel.yaml import YAML
 from devtools.common.commands import read_output
 from devtools.release import artifacts
 from devtools.toolchain.tools import tool
+from hvdchart.run.helm import Helm, foreign_chart
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -27,6 +30,8 @@ from tests.chart.render import (
     pod_spec,
     render,
 )
+from tests.support.fakes.cluster import write_kubeconfig
+from tests.support.fakes.server import Api, Handler
 from tests.support.go_programs import run_program
 
 ROOT = CHART.parents[1]
@@ -121,6 +126,15 @@ def test_chart_testing_installs_every_ci_case(
 ALIASES = ("train", "evaluate")
 
 
+def write_parent(folder: Path, name: str, *dependencies: dict[str, str]) -> None:
+    """Write a chart with this one as its dependency, once for each of these keys of Chart.yaml."""
+    shutil.copytree(CHART, folder / "charts" / "horovod")
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    asked = [{"name": "horovod", "version": version, **more} for more in dependencies]
+    head = {"apiVersion": "v2", "name": name, "version": "1.0.0", "dependencies": asked}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(head))
+
+
 def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
     """Return the manifests of a parent chart as release `lab`."""
     command = [str(tool(helm)), "template", "lab", str(folder), "--namespace", "team"]
@@ -132,11 +146,7 @@ def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
 def test_chart_may_be_two_dependencies_of_another_one(tmp_path: Path, helm: str) -> None:
     """Both have the same instance, and objects, services, pods and policies of their own."""
-    shutil.copytree(CHART, tmp_path / "charts" / "horovod")
-    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
-    twice = [{"name": "horovod", "alias": each, "version": version} for each in ALIASES]
-    head = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": twice}
-    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(head))
+    write_parent(tmp_path, "parent", *({"alias": each} for each in ALIASES))
     image = {"repository": "registry.example/team/app"}
     values = {"global": {"a": 1}, **{alias: {"image": image} for alias in ALIASES}}
     manifests = render_parent(tmp_path, values, helm)
@@ -151,6 +161,51 @@ def test_chart_may_be_two_dependencies_of_another_one(tmp_path: Path, helm: str)
     policies = of_kind(manifests, "NetworkPolicy")
     selected = [item["spec"]["podSelector"]["matchLabels"] for item in policies]
     assert sum(chosen.items() <= labels.items() for chosen in selected) == 1
+
+
+class Storage(Api):
+    """An API server with the Secret in which Helm has stored a release `hvd`, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._secrets: list[Manifest] = []
+
+    def answer(self, handler: Handler) -> None:
+        stored = {"apiVersion": "v1", "kind": "SecretList", "items": self._secrets}
+        handler.send_json(200, stored)
+
+    def store(self, chart: Path, values: Values) -> None:
+        """Store a release of this chart."""
+        command = [str(tool("helm4")), "install", "hvd", str(chart), "--namespace", "team"]
+        options = ["--dry-run=client", "--output", "json", "--values", "-"]
+        done = run_program([*command, *options], yaml.safe_dump(values))
+        assert done.returncode == 0, done.stderr
+        packed = base64.b64encode(gzip.compress(done.stdout.encode()))
+        labels = {"owner": "helm", "name": "hvd", "version": "1", "status": "deployed"}
+        secret = {
+            "metadata": {"name": "sh.helm.release.v1.hvd.v1", "labels": labels},
+            "type": "helm.sh/release.v1",
+            "data": {"release": base64.b64encode(packed).decode()},
+        }
+        self._secrets = [secret]
+
+
+@pytest.mark.parametrize("program", ["helm3", "helm4"])
+def test_release_of_a_parent_chart_is_told_from_one_of_this_chart_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    helm = Helm(str(tool(program)))
+    kubeconfig = tmp_path / "kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    values: Values = {"image": {"repository": "registry.example/team/app"}}
+    write_parent(tmp_path / "parent", "horovod", {})
+    storage = Storage()
+    with storage.serve() as address:
+        write_kubeconfig(kubeconfig, address)
+        storage.store(CHART, values)
+        assert foreign_chart("hvd", "team", helm) is None
+        storage.store(tmp_path / "parent", {"horovod": values})
+        assert foreign_chart("hvd", "team", helm) == "horovod"
 
 
 @pytest.mark.parametrize(

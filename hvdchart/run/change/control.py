@@ -63,7 +63,7 @@ def refuse_other_chart(run: RunView, namespace: str, helm: Helm, *remedies: str)
     run when its chart has this one as a dependency. Raises HelmError.
     """
     name = run.release.name
-    chart = foreign_chart(name, namespace, helm, has_run=run.release.exists)
+    chart = foreign_chart(name, namespace, helm)
     if not chart:
         return
     if run.release.exists:

@@ -17,7 +17,7 @@ from hvd_pods.shared.contract import RENEWED, SESSION
 from hvd_pods.shared.record import LEASE_KEPT, RecordKey
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, NoRunError
 from hvdchart.run.change.control import remove
-from hvdchart.run.helm import Helm, last_revision, release_chart, release_session, upgrade
+from hvdchart.run.helm import Helm, last_revision, release_session, upgrade
 from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
@@ -98,7 +98,7 @@ class Session:
         # Refused requests fail here: the error of Helm would be less clear.
         read_release(self._cluster, self._name)
         where = self._cluster.namespace
-        if release_chart(self._name, where, self._helm):
+        if last_revision(self._name, where, self._helm):
             raise ClusterError(
                 f"release {self._name} exists already in namespace {where}, and this command would "
                 "remove it at its end: use another name, or remove that one first, with "

@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
     def send_json(self, code: int, answer: dict[str, Any], headers: Mapping[str, str] = {}) -> None:
-        self.send_text(code, json.dumps(answer), headers)
+        self.send_text(code, json.dumps(answer), {"Content-Type": "application/json", **headers})
 
     def send_text(
         self, code: int, text: str, headers: Mapping[str, str] = {}, missing: int = 0

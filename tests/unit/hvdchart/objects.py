@@ -14,6 +14,8 @@ STATEFUL_SET: dict[str, Any] = {
     "metadata": {"name": "hvd-worker", "labels": LABELS},
     "spec": {"replicas": 2, "serviceName": "hvd"},
 }
+# What Helm says of a release of this chart.
+OWN_CHART = {"name": "horovod", "own": "true"}
 VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
 
 

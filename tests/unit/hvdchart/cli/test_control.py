@@ -16,6 +16,7 @@ from tests.unit.hvdchart.objects import (
     FAILED,
     FAILED_MASTER,
     MASTER,
+    OWN_CHART,
     STATEFUL_SET,
     VALUES,
     job,
@@ -37,7 +38,7 @@ GROUPS = [{"name": "cpu", "number": 2}, {"name": "gpu", "number": 1}]
 def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
     """A run that continues, of a release with these values."""
     answer_as(helm, "hvd")
-    helm.answer("get metadata", json.dumps({"chart": "horovod"}))
+    helm.answer("get all", json.dumps(OWN_CHART))
     helm.answer("get values", json.dumps(VALUES))
     return play(fake_cluster, job(), MASTER)
 
@@ -131,15 +132,16 @@ def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
     assert "Helm knows no release hvd in namespace team, but its run is running" in done.errors
 
 
+@pytest.mark.parametrize("chart", ["parent", "horovod"])
 @pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"], ["debug"]])
 def test_a_run_of_a_parent_chart_is_not_changed(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str]
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str], chart: str
 ) -> None:
     """An upgrade with this chart would delete all other objects of the release."""
-    helm.answer("get metadata", json.dumps({"chart": "parent"}))
+    helm.answer("get all", json.dumps({"name": chart, "own": ""}))
     done = hvdchart(words[0], "hvd", *words[1:])
     assert (done.code, upgrades(helm)) == (7, [])
-    assert "hvd is a release of chart parent in namespace team" in done.errors
+    assert f"hvd is a release of chart {chart} in namespace team" in done.errors
     assert "below the key of the dependency" in done.errors
 
 

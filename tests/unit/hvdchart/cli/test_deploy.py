@@ -22,6 +22,7 @@ from tests.unit.hvdchart.objects import (
     JOB,
     LABELS,
     MASTER,
+    OWN_CHART,
     STATEFUL_SET,
     event,
     job,
@@ -171,16 +172,12 @@ def test_detached_deploy_of_a_failed_run_that_helm_leaves_as_it_is_fails(
     assert hvdchart("deploy", spec, "--detach").code == 8
 
 
-# What Helm says of a release of this chart: the same for its metadata and its manifest.
-SENT = {"chart": "horovod", "manifest": "app.kubernetes.io/component: worker"}
-
-
 @pytest.mark.parametrize("chart", ["postgresql", "horovod"])
 def test_deploy_refuses_the_name_of_a_release_of_another_chart(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, chart: str
 ) -> None:
-    """Horovod's own chart has the name of this one, and other labels."""
-    helm.answer("get", json.dumps({"name": "hvd", "chart": chart, "version": "1.0.2"}))
+    """Horovod's own chart has the name of this one."""
+    helm.answer("get", json.dumps({"name": chart, "own": ""}))
     done = hvdchart("deploy", spec)
     assert (done.code, upgrades(helm)) == (7, [])
     assert f"chart {chart} in namespace team" in done.errors
@@ -190,7 +187,7 @@ def test_deploy_refuses_the_name_of_a_release_of_another_chart(
 def test_deploy_does_not_replace_a_parent_chart(
     hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, options: list[str]
 ) -> None:
-    helm.answer("get", json.dumps({"chart": "parent"}))
+    helm.answer("get", json.dumps({"name": "parent", "own": ""}))
     done = hvdchart("deploy", spec, *options)
     assert (done.code, upgrades(helm)) == (7, [])
     assert "hvd is a release of chart parent in namespace team" in done.errors
@@ -200,7 +197,7 @@ def test_deploy_does_not_replace_a_parent_chart(
 def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    helm.answer("get", json.dumps(SENT))
+    helm.answer("get", json.dumps(OWN_CHART))
     assert hvdchart("deploy", spec, "--detach").code == 0
     assert len(upgrades(helm)) == 1
 
@@ -225,7 +222,7 @@ def test_deploy_removes_what_a_refused_installation_has_left(
     is_removed: bool,
 ) -> None:
     """But nothing of a release that was there before. Its workers would have no master."""
-    found = {**SENT, "revision": revision, "status": status}
+    found = {**OWN_CHART, "revision": revision, "status": status}
     helm.answer("get", json.dumps(found))
     helm.answer("upgrade", errors="Error: exceeded quota: jobs.batch", code=1)
     done = hvdchart("deploy", spec)
@@ -369,8 +366,8 @@ def test_undeploy_of_an_unknown_run_says_how_to_list_all(
 def test_undeploy_leaves_a_release_of_another_chart(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, chart: str
 ) -> None:
-    """Horovod's own chart has the name of this one, and other labels."""
-    helm.answer("get", json.dumps({"name": "hvd", "chart": chart, "version": "1.0.2"}))
+    """Horovod's own chart has the name of this one."""
+    helm.answer("get", json.dumps({"name": chart, "own": ""}))
     done = hvdchart("undeploy", "hvd")
     assert (done.code, set(helm.commands()) <= {"get", "version"}) == (7, True)
     assert f"hvd is a release of chart {chart} in namespace team" in done.errors
@@ -379,7 +376,7 @@ def test_undeploy_leaves_a_release_of_another_chart(
 def test_undeploy_leaves_the_other_objects_of_a_parent_chart(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
-    helm.answer("get", json.dumps({"chart": "parent"}))
+    helm.answer("get", json.dumps({"name": "parent", "own": ""}))
     done = hvdchart("undeploy", "hvd")
     assert (done.code, "uninstall" in helm.commands()) == (7, False)
     assert "hvd is a release of chart parent in namespace team" in done.errors
@@ -388,8 +385,8 @@ def test_undeploy_leaves_the_other_objects_of_a_parent_chart(
 def test_undeploy_removes_a_release_whose_objects_are_gone(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
-    """Helm alone knows it: what it has sent has the labels of this chart."""
-    helm.answer("get", json.dumps(SENT))
+    """Helm alone knows it."""
+    helm.answer("get", json.dumps(OWN_CHART))
     assert hvdchart("undeploy", "hvd").code == 0
     assert "uninstall" in helm.commands()
 

@@ -197,7 +197,7 @@ def test_interrupted_deploy_leaves_its_release_and_says_how_to_remove_it(
 def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
-    helm.answer("get", json.dumps({"name": "run", "chart": "horovod", "version": "1"}))
+    helm.answer("get", json.dumps({"name": "run", "revision": 1}))
     done = hvdchart("bench", SPEC)
     assert done.code == 7
     assert "-bench exists already in namespace team" in said(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.specs import planned
 from tests.unit.fakes.program import StubProgram
+from tests.unit.hvdchart.objects import OWN_CHART
 
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
@@ -27,8 +29,7 @@ def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
     for `helm get`, which finds a release of the chart.
     """
     os.mkfifo(helm.with_name("started"))
-    found = '{"chart": "horovod", "manifest": "app.kubernetes.io/component: worker"}'
-    get = f"""[ "$1" = get ] && echo '{found}' && exit"""
+    get = f"""[ "$1" = get ] && echo '{json.dumps(OWN_CHART)}' && exit"""
     # Its input ends when hvdchart waits for it.
     helm.write_text(f"#!/bin/sh\ncd {helm.parent}\ncat >/dev/null\n{get}\n{script}\n")
     helm.chmod(0o755)

@@ -93,7 +93,7 @@ def test_release_that_is_there_is_neither_replaced_nor_removed(
     fake_cluster: FakeCluster, helm: StubProgram, chart: str
 ) -> None:
     """A colleague's run, or a program of another chart."""
-    helm.answer("get", json.dumps({"chart": chart}))
+    helm.answer("get", json.dumps({"chart": chart, "revision": 1}))
     session = Session(Cluster.connect(), "hvd", Helm(), print, "")
     with pytest.raises(ClusterError, match="hvdchart undeploy hvd -n team"), session:
         session.upgrade({})
