@@ -16,10 +16,6 @@ def discover(
             "--selector", "-l", metavar="SELECTOR", help="Label selector for nodes, e.g. pool=gpu."
         ),
     ] = "",
-    fit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."),
-    ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the run in the spec.")] = "run",
     output: Output = None,
     context: Context = None,
@@ -30,7 +26,7 @@ def discover(
 
     Examples:
       hvdchart discover -w run.spec.yaml
-      hvdchart discover --selector pool=gpu --fit 16 -w run.spec.yaml
+      hvdchart discover --selector pool=gpu -w run.spec.yaml
 
     Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no
     such nodes.
@@ -46,10 +42,8 @@ def discover(
     try:
         pods: list[dict[str, Any]] | None = cluster.all_pods()
     except ClusterError as error:
-        if fit is not None:
-            raise
         pods = None
         say(f"{error}; continuing without the pods")
     facts = read_nodes(nodes, pods or [], cluster.node_topologies())
-    text = spec_text(facts, name, fit, selector, are_pods_known=pods is not None)
+    text = spec_text(facts, name, selector, are_pods_known=pods is not None)
     write_output(output, text)

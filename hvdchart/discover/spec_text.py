@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvd_pods.shared.untrusted import one_line
-from hvdchart.discover.free_capacity import check_groups, fit_ranks
+from hvdchart.discover.free_capacity import describe_room
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
@@ -20,26 +20,21 @@ from hvdchart.values.render import dump
 def spec_text(
     nodes: Sequence[NodeFacts],
     name: str,
-    fit: int | None = None,
     selector: str = "",
     *,
     are_pods_known: bool = True,
 ) -> str:
-    """Return a spec of these nodes with comments; with `fit`, one for as many ranks on free nodes.
+    """Return a spec of these nodes with comments.
 
     `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
-    node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
-    run.
+    node can be used, and SpecError when `name` is not a valid name of a run.
     """
     discovery = discover(nodes, _selected_labels(selector), are_pods_known=are_pods_known)
     if not discovery.groups:
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)
     if are_pods_known:
-        fits = check_groups(discovery, _plan(discovery, name))
-        notes += map(str, fits)
-        if fit is not None:
-            discovery = fit_ranks(discovery, fits, fit)
+        notes += describe_room(discovery, _plan(discovery, name))
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
     # Keep text from nodes on one line: a condition's message could otherwise add keys to the spec.

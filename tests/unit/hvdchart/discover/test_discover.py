@@ -1,4 +1,4 @@
-"""The spec that discover writes for nodes as real clusters have them, and the ranks that fit."""
+"""The spec that discover writes for nodes as real clusters have them, and the free nodes."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], r
 )
 def test_node_that_cannot_be_used_keeps_no_other_out(other: dict[str, Any]) -> None:
     """Nothing was written for a cluster with one virtual node, and ranks were put on Windows."""
-    text, spec = discovered([node("real", "8", "32Gi"), other], fit=1)
+    text, spec = discovered([node("real", "8", "32Gi"), other])
     assert [(group.count, group.cores_per_socket) for group in spec.nodes] == [(1, 8)]
     assert "excluded: node other: " in text
 
@@ -306,40 +306,16 @@ def test_requests_of_a_pod_are_those_that_the_scheduler_counts(
 FOUR_AND_ONE = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
 
 
-def test_fit_uses_free_nodes_only_and_reports_the_others() -> None:
-    busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
-    text, spec = discovered(FOUR_AND_ONE, busy, fit=16)
-    assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
-    assert make_plan(spec).ranks == 16
-    assert "3 of 4 nodes are free, 24 ranks (d0: 4 nvidia.com/gpu free" in text
-
-
-@pytest.mark.parametrize(
-    ("ranks", "message"),
-    [
-        (32, "32 ranks do not fit now: there is room for 24 in a group of equal nodes"),
-        (12, "12 ranks do not fit: each node runs 8 ranks"),
-    ],
-)
-def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message: str) -> None:
-    busy = [pod("d0", {"cpu": "200"})]
-    with pytest.raises(ClusterError) as refused:
-        discovered([dgx(f"d{n}") for n in range(4)], busy, fit=ranks)
-    assert message in str(refused.value)
-    assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "counts"),
-    [(8, {8: 1}), (4, {4: 1}), (10, {0: 5})],
-    ids=["larger GPU node", "smaller GPU node", "CPU nodes"],
-)
-def test_fit_prefers_gpus_and_the_larger_nodes(ranks: int, counts: dict[int, int]) -> None:
-    """`counts` are the nodes of the group by the number of their GPUs."""
-    small = [node(f"s{n}", "8", "32Gi", devices={"nvidia.com/gpu": "4"}) for n in (1, 2)]
-    nodes = [*small, amd("a1"), *(xeon(f"x{n}") for n in range(5))]
-    _, spec = discovered(nodes, fit=ranks)
-    assert {group.gpus: group.count for group in spec.nodes} == counts
+def test_head_names_the_free_nodes_and_what_others_lack() -> None:
+    busy = [
+        pod("d0", {"nvidia.com/gpu": "4"}),
+        pod("d1", {"cpu": "200"}),
+        pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed"),
+    ]
+    text, _ = discovered(FOUR_AND_ONE, busy)
+    assert "2 of 4 nodes are free, 16 ranks (d0: 4 nvidia.com/gpu free" in text
+    assert "d1: 55500m cpu free, 255 needed" in text
+    assert "1 of 1 nodes are free" in text
 
 
 pytestmark = pytest.mark.timeout(120)
@@ -387,10 +363,6 @@ def busy_node(fake_cluster: FakeCluster) -> FakeCluster:
     return fake_cluster
 
 
-def test_discover_counts_what_pods_have_for_fit(hvdchart: Command, busy_node: FakeCluster) -> None:
-    assert hvdchart("discover", "--fit", "1").code == 7
-
-
 def test_discover_continues_without_the_right_to_read_pods(
     hvdchart: Command, busy_node: FakeCluster
 ) -> None:
@@ -400,14 +372,6 @@ def test_discover_continues_without_the_right_to_read_pods(
     assert "you are not allowed to (forbidden)" in done.errors
     assert done.errors.endswith("; continuing without the pods\n")
     assert "requests of DaemonSets are estimated" in done.output
-
-
-def test_discover_needs_the_right_to_read_pods_for_fit(
-    hvdchart: Command, busy_node: FakeCluster
-) -> None:
-    busy_node.refusals["pods list"] = (403, "forbidden")
-    refused = hvdchart("discover", "--fit", "1")
-    assert (refused.code, refused.output) == (7, "")
 
 
 def test_what_a_node_says_of_itself_stays_a_comment() -> None:

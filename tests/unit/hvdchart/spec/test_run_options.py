@@ -61,7 +61,7 @@ def test_ordinary_text_stays(text: str) -> None:
         ("give `--volume a=b`", "give `volumes=` with `a=b`"),
         ("check `--set image.pullSecrets`", "check `settings=` with `image.pullSecrets`"),
         # What is a command, an option of another program or not marked stays.
-        ("`hvdchart discover --fit 3`", "`hvdchart discover --fit 3`"),
+        ("`hvdchart discover --name a`", "`hvdchart discover --name a`"),
         ("`--name-only`, --memory", "`--name-only`, --memory"),
     ],
 )

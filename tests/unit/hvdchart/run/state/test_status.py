@@ -111,7 +111,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             {},
             "waiting",
             "hvd-worker-1: ",
-            "discover --fit",
+            "hvdchart discover",
         ),
         (
             unschedulable("Unschedulable", "3 node(s) had untolerated taint {gpu: }."),
