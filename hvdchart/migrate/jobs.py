@@ -292,10 +292,14 @@ def _finish(ledger: Ledger) -> None:
     for key in ("name", "generateName"):
         ledger.change(("metadata", key), ("helm install NAME",))
     ledger.change(("metadata", "namespace"), ("helm --namespace",))
-    ledger.carry_over(("metadata", "labels", _QUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
+    queue = ("metadata", "labels", _QUEUE_LABEL)
+    ledger.carry_over(queue, ("queueName",), "Kueue's LocalQueue")
     apply_table(ledger, "manifest")
     for policy in (("spec", "runPolicy"), ("spec",)):
         apply_table(ledger, "run policy", policy)
+        # A job for a queue is created suspended. This chart would wait for its user instead.
+        by = "Kueue" if ledger.is_set(queue) else "the user"
+        apply_table(ledger, f"suspended by {by}", policy)
     if "ttlSecondsAfterFinished" in ledger.values.get("master", {}) and (
         ledger.values.get("cleanup") != "Always"
     ):

@@ -274,3 +274,14 @@ def test_job_that_cannot_be_converted_is_refused_at_its_place(
     with pytest.raises(SpecError) as error:
         migrate_job(**fields)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("queue", [None, "team"])
+def test_job_for_a_queue_of_kueue_is_not_suspended(queue: str | None) -> None:
+    """Kueue starts the chart's pods, and never changes master.suspend."""
+    migration = migrate_job(
+        metadata__labels={"kueue.x-k8s.io/queue-name": queue} if queue else {},
+        spec__runPolicy={"suspend": True},
+    )
+    assert migration.values.get("queueName") == queue
+    assert migration.values["master"].get("suspend") == (None if queue else True)
