@@ -22,7 +22,7 @@ from hvdchart.migrate.carry_over import (
 from hvdchart.migrate.fields import apply_table
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
-from hvdchart.migrate.lines import Line, parse_container, parse_or_keep
+from hvdchart.migrate.lines import LAUNCHERS, Line, parse_container, parse_or_keep
 from hvdchart.migrate.pods import (
     carry_over_capabilities,
     carry_over_image,
@@ -140,7 +140,12 @@ def migrate_trainjob(ledger: Ledger) -> None:
         ledger.add_check(f"numNodes is that of the runtime {runtime}: set worker.number")
     ledger.change((*_TRAINER, "numNodes"), ("worker", "number"))
     each = (*_TRAINER, "numProcPerNode")
-    _carry_over_training(ledger, _TRAINER, "resourcesPerNode", number or 1, _TRAINER, each)
+    line = _carry_over_training(ledger, _TRAINER, "resourcesPerNode", number or 1, _TRAINER, each)
+    if line.launcher not in LAUNCHERS and "torch" not in runtime:
+        ledger.add_check(
+            f"launch.framework is torch: set it, and launch.mode, to what the runtime {runtime} "
+            "starts the command with"
+        )
     check_user(ledger, _USER)
     ledger.add_check(
         f"the runtime {runtime} has a pod template, which is not in the file: set what the ranks "
@@ -211,14 +216,14 @@ def _carry_over_training(
     number: int,
     owner: KeyPath,
     each: KeyPath,
-) -> None:
+) -> Line:
     """Carry over the command, the variables and the size of `number` equal pods.
 
     `owner` is the path of the number. `each` is the number of processes of a pod, or a word.
+    Returns what was read of the command.
     """
     gpus = carry_over_resources(ledger, (*container, resources))
     asked = _processes(ledger, each)
-    ledger.change(each, ("worker", "slots"))
     # The variables that the operators set in each pod.
     known = {
         "WORLD_SIZE": str(number * (asked or 1)),
@@ -249,11 +254,23 @@ def _carry_over_training(
     carry_over_size(ledger, old, line, number, slots, owner)
     if least and "minimum" in ledger.values["worker"]:
         ledger.change((*_ELASTIC, "minReplicas"), ("worker", "minimum"))
+    if asked and asked != slots:
+        ledger.leave_out(
+            each,
+            f"worker.slots is {slots}, the number of ranks that the command starts in a pod. If "
+            f"the operator started it {asked} times, as with MPI or Flux, set worker.slots to "
+            f"{asked}",
+        )
+    ledger.change(each, ("worker", "slots"))
+    has_number = any(part[0].startswith("--nproc") for part in line.parts)
+    if line.launcher == "torchrun" and not (asked or gpus or has_number):
+        ledger.add_check("torchrun started a process for each CPU of a pod: set worker.slots")
     if gpus and gpus != slots:
         ledger.add_check(
             f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
             "processes: for a rank on each GPU, make them equal"
         )
+    return line
 
 
 def _carry_over_command(
@@ -274,8 +291,6 @@ def _carry_over_command(
 def _processes(ledger: Ledger, path: KeyPath) -> int | None:
     """Return the processes of a pod; None if the number of GPUs decides. Raises SpecError."""
     text = ledger.text_at(*path)
-    if text == "cpu":
-        ledger.add_check("the job started a process for each CPU: set worker.slots")
     if text in ("", "auto", "gpu", "cpu"):
         return None
     try:

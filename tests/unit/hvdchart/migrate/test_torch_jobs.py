@@ -22,12 +22,10 @@ def pytorchjob(spec: dict[str, Any] | None = None, **container: Any) -> Ledger:
     return migrate_tree({**head, "spec": {"pytorchReplicaSpecs": replicas, **(spec or {})}})
 
 
-def trainjob(**trainer: Any) -> Ledger:
+def trainjob(runtime: str = "torch-distributed", **trainer: Any) -> Ledger:
     head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
-    runtime = {"name": "torch-distributed"}
-    return migrate_tree(
-        {**head, "metadata": {"name": "job"}, "spec": {"runtimeRef": runtime, "trainer": trainer}}
-    )
+    spec = {"runtimeRef": {"name": runtime}, "trainer": trainer}
+    return migrate_tree({**head, "metadata": {"name": "job"}, "spec": spec})
 
 
 def size(migration: Ledger) -> tuple[Any, Any]:
@@ -102,6 +100,53 @@ def test_trainjob_of_mpi_starts_with_mpirun() -> None:
     values = trainjob(command=["mpirun", "python", "train.py"], numNodes=2, numProcPerNode=4).values
     assert values["master"]["args"] == ["python", "train.py"]
     assert "launch" not in values
+
+
+@pytest.mark.parametrize("command", [["lmp", "-in", "a"], ["torchrun", "--nproc-per-node=1", "a"]])
+def test_number_of_processes_that_the_command_does_not_start_is_to_be_checked(
+    command: list[str],
+) -> None:
+    migration = trainjob(command=command, numProcPerNode=4)
+    assert size(migration) == (1, 1)
+    assert [check for check in migration.checks if "set worker.slots to 4" in check]
+    (entry,) = [each for each in migration.entries if each.old.endswith("numProcPerNode")]
+    assert entry.outcome == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "command", "is_reported"),
+    [
+        ("jax-distributed", ["python", "train.py"], True),
+        ("flux-distributed", ["lmp"], True),
+        ("torch-distributed", ["python", "train.py"], False),
+        ("of-our-team", ["torchrun", "train.py"], False),
+    ],
+)
+def test_framework_of_another_runtime_is_to_be_checked(
+    runtime: str, command: list[str], is_reported: bool
+) -> None:
+    checks = trainjob(runtime, command=command).checks
+    assert any("launch.framework" in check for check in checks) == is_reported
+
+
+@pytest.mark.parametrize(
+    ("trainer", "is_reported"),
+    [
+        ({}, True),
+        ({"numProcPerNode": "auto"}, True),
+        ({"numProcPerNode": "cpu"}, True),
+        ({"numProcPerNode": 2}, False),
+        ({"resourcesPerNode": GPUS}, False),
+        ({"command": TORCHRUN}, False),
+        # Without a launcher, there is one process.
+        ({"command": ["python", "train.py"]}, False),
+    ],
+)
+def test_torchrun_with_a_process_for_each_cpu_is_to_be_checked(
+    trainer: dict[str, Any], is_reported: bool
+) -> None:
+    checks = trainjob(**{"command": ["torchrun", "train.py"], **trainer}).checks
+    assert any("each CPU" in check for check in checks) == is_reported
 
 
 def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
