@@ -26,6 +26,7 @@ from hvdchart.spec.horovodrun import (
     horovodrun_options,
     take_option,
 )
+from hvdchart.spec.launchers import nested_launcher
 from hvdchart.spec.yaml_tree import shorten
 
 # The launchers that an MPIJob or the old chart may have started.
@@ -39,7 +40,6 @@ _GLUED = (horovodrun.NAME, "srun")
 _IN_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
-_TORCH_LAUNCH = "torch.distributed.launch"
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _LONG = re.compile(r"--[\w-]+=")
@@ -111,16 +111,14 @@ def parse_container(texts: Sequence[str], nodes: int, each: int, known: Mapping[
     `known` are the variables that a shell would know. Raises NotUnderstoodError.
     """
     named = {PurePosixPath(part).name for text in texts for part in text.split()}
-    if named.intersection((*LAUNCHERS, _TORCH_RUN, _TORCH_LAUNCH)):
+    if named.intersection((*LAUNCHERS, _TORCH_RUN)):
         words = list(unwrap_shell(texts, known))
-        name = PurePosixPath(words[0]).name
-        module = words[2:3] if name.startswith("python") and words[1:2] == ["-m"] else []
-        if module == [_TORCH_LAUNCH]:
-            raise NotUnderstoodError(f"{_TORCH_LAUNCH} is not read: write the line of torchrun")
-        if module == [_TORCH_RUN]:
+        if PurePosixPath(words[0]).name.startswith("python") and words[1:3] == ["-m", _TORCH_RUN]:
             words[:3] = ["torchrun"]
-        if words[0] == "torchrun" or name in LAUNCHERS:
+        if PurePosixPath(words[0]).name in LAUNCHERS:
             return parse_line(words, nodes=nodes, each=each)
+    if nested := nested_launcher(texts):
+        raise NotUnderstoodError(f"{nested[0]} starts ranks itself: write the line of torchrun")
     return Line("direct", texts[0], "torch", list(texts))
 
 
@@ -278,19 +276,19 @@ def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
 def _finish(line: Line, nodes: int, each: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
     size = line.size
-    program = PurePosixPath(line.command[0]).name
     gloo = any(part[0] == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
     if ":" in line.command and line.launcher in MPI_LAUNCHERS:
         raise NotUnderstoodError("the line starts several programs, separated by a colon")
+    if nested := nested_launcher(line.command):
+        program = nested[0]
+        alone = f"the line of {program} alone, with all nodes and ranks"
+        expected = alone if program in LAUNCHERS else "the ranks' command in its place"
+        raise NotUnderstoodError(f"{line.launcher} starts {program}", expected)
     if line.launcher == horovodrun.NAME and line.mode == "direct" and not gloo:
         line.checks.append(
             "horovodrun without --gloo used MPI where Horovod had it, and launch.mode direct is "
             "Horovod over Gloo: for MPI set launch.mode to mpirun"
         )
-    elif line.launcher == "srun" and program in LAUNCHERS:
-        problem = f"srun starts {program}"
-        expected = f"the line of {program} alone, with all nodes and ranks"
-        raise NotUnderstoodError(problem, expected)
     elif line.launcher == "srun":
         line.checks.append(
             "the ranks of srun start with mpirun: set launch.mode to direct for an image without "

@@ -147,6 +147,9 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("srun -l -n 2 t", 1, "option -l srun known"),
         ("srun -n 2", 1, "srun no command"),
         ("srun -N 2 torchrun --nproc-per-node 4 t.py", 1, "srun starts torchrun"),
+        ("srun -N 2 sh -c 'cd /a; torchrun t.py'", 1, "srun starts torchrun"),
+        ("mpirun -np 2 -H a,b accelerate launch t.py", 1, "mpirun starts accelerate"),
+        ("horovodrun -np 2 python -u -m deepspeed.launcher.runner t.py", 1, "horovodrun starts"),
     ],
 )
 def test_script_that_is_not_understood_is_refused(line: str, number: int, named: str) -> None:

@@ -170,6 +170,9 @@ def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
             "--nnodes is a, and no whole number",
         ),
         ({}, ["python", "-m", "torch.distributed.launch", "b.py"], "the line of torchrun"),
+        ({}, ["python", "-u", "-m", "torch.distributed.run", "b.py"], "the line of torchrun"),
+        ({}, ["sh", "-c", "cd /a; accelerate launch b.py"], "accelerate starts ranks"),
+        ({}, ["deepspeed", "--num_gpus=4", "b.py"], "deepspeed starts ranks"),
         (
             {"elasticPolicy": {"minReplicas": 4}},
             ["torchrun", "b.py"],
