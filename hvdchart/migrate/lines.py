@@ -298,8 +298,11 @@ def _finish(line: Line, nodes: int, each: int) -> None:
         each = size.per_host or each
         line.size = replace(size, nodes=None, ranks=(size.nodes or nodes) * each, per_host=each)
         line.framework = "torch"
-        is_module = any(part[0] in ("-m", "--module") for part in line.parts)
-        line.command[:0] = ["python3", "-m"] if is_module else ["python3"]
+        given = {part[0].replace("_", "-") for part in line.parts}
+        if "--no-python" not in given:
+            line.command[:0] = (
+                ["python3"] if given.isdisjoint(("-m", "--module")) else ["python3", "-m"]
+            )
 
 
 def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:

@@ -175,6 +175,8 @@ def test_script_that_is_not_understood_is_refused(line: str, number: int, named:
             ["python3", "t.py"],
         ),
         ('#SBATCH -n 2\nmpirun t ${SLURM_NTASKS}x "$SLURM_NPROCS"', ["t", "2x", "2"]),
+        ("torchrun --nproc-per-node 2 --no-python ./t --a", ["./t", "--a"]),
+        ("torchrun --no_python python3 -c 'import t'", ["python3", "-c", "import t"]),
     ],
 )
 def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -> None:
