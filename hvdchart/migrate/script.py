@@ -35,6 +35,8 @@ _COMPOUND = re.compile(
 )
 _LATER_LAUNCH = re.compile(rf"[;&|(!]\s*{_LAUNCHER}")
 _SBATCH = "#SBATCH"
+# Lines for PBS, LSF, Grid Engine, Fujitsu's and IBM's batch systems.
+_OTHER_BATCH = re.compile(r"^#(?:PBS|BSUB|\$|PJM|@)[ \t].*", re.M)
 # A command, which may go on after a backslash at the end of a line.
 _COMMAND = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
 
@@ -57,6 +59,11 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     }
     ledger = Ledger(Node(Place(file), nodes), schema)
     size = _read_header(ledger, header)
+    if unread := _OTHER_BATCH.findall(text):
+        ledger.add_check(
+            f"lines for another batch system are not read ({', '.join(unread)}): set worker.number "
+            "and worker.slots to what they request"
+        )
     for number in sorted(directives.keys() - header):
         ledger.drop((f"line {number}",), "Slurm reads no line after a command")
     launches = {number: line for number, line in commands.items() if _LAUNCH.match(line)}
