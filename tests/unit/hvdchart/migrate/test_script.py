@@ -191,6 +191,9 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
             "dropped line 2 (cd) 3 (B)",
         ),
         ("mpirun -np 1 -x A t", "launcher gives A value"),
+        ("mpirun -np 8 -rf ranks.txt t", "rank file ranks.txt dropped launch.binding"),
+        ("#PBS -l select=2:mpiprocs=4\nmpirun -np 8 t", "batch (#PBS worker.number"),
+        ("#!/bin/sh\n#BSUB -n 8\nmpirun -np 8 t", "batch (#BSUB worker.slots"),
         ("/opt/openmpi/bin/mpirun -np 1 t", "launcher /opt/openmpi/bin/mpirun PATH same"),
         (
             "horovodrun -np 1 --network-interfaces eth0,eth1 t",
