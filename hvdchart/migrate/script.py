@@ -98,14 +98,14 @@ def _read_text(data: bytes, file: str) -> str:
 def _header_lines(text: str) -> dict[int, str]:
     """Return the `#SBATCH` lines above the first command, by their numbers from 1 on."""
     lines = text.split("\n")
-    above = takewhile(lambda line: not line.strip() or line.startswith("#"), lines)
+    above = takewhile(lambda line: line.lstrip()[:1] in ("", "#"), lines)
     return _sbatch_lines(above)
 
 
 def _sbatch_lines(lines: Iterable[str]) -> dict[int, str]:
     """Return the `#SBATCH` lines by their numbers from 1 on."""
     numbered = enumerate(lines, 1)
-    return {number: line for number, line in numbered if line.split()[:1] == [_SBATCH]}
+    return {number: line for number, line in numbered if line.startswith(_SBATCH)}
 
 
 def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:

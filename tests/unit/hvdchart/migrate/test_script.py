@@ -87,6 +87,10 @@ def test_line_that_is_not_understood_stays_unchanged(words: list[str], named: st
         (f'{HEADER}#SBATCH --comment ""\nmpirun t', 2, 4),
         (f"{HEADER}#SBATCH --mem 8G # with --nodes=4 it was no faster\nmpirun t", 2, 4),
         (f"{HEADER}module load openmpi\n#SBATCH --nodes=8\nmpirun t", 2, 4),
+        # For Slurm, a comment that is indented ends no header, and no line needs a space.
+        (f"#!/bin/sh\n  # two nodes\n{HEADER}mpirun -np 8 t", 2, 4),
+        ("#SBATCH--nodes=2\nmpirun -np 8 t", 2, 4),
+        (f"{HEADER}  #SBATCH --nodes=8\nmpirun t", 2, 4),
     ],
 )
 def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: int) -> None:
