@@ -326,8 +326,10 @@ def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:
         )
     try:
         return shlex.split(text)
-    except ValueError:
-        raise NotUnderstoodError("a quote is not closed", "the complete line") from None
+    except ValueError as error:
+        is_quote = "quotation" in str(error)
+        problem = "a quote is not closed" if is_quote else "a space follows the last backslash"
+        raise NotUnderstoodError(problem, "the complete line") from None
 
 
 def _refuse_unknown(text: str, pattern: re.Pattern[str] = _UNKNOWN) -> None:

@@ -33,7 +33,9 @@ _LAUNCH = re.compile(rf"^{_LAUNCHER}", re.M)
 _COMPOUND = re.compile(
     r"(?:if|for|while|until|case|select|function|coproc|!|\{|\[\[)(?!\S)|\(|\w+\s*\(\)"
 )
-_LATER_LAUNCH = re.compile(rf"[;&|(!]\s*{_LAUNCHER}")
+# What a launcher may follow: variables, and programs that start another one.
+_BEFORE = r"(?:(?:\w+=(?:\"[^\"]*\"|'[^']*'|[^\s;&|\"'])*|command|env|exec|nohup|sudo|time)\s+)*"
+_LATER_LAUNCH = re.compile(rf"(?:^|[;&|(!])\s*{_BEFORE}{_LAUNCHER}")
 _SBATCH = "#SBATCH"
 # Lines for PBS, LSF, Grid Engine, Fujitsu's and IBM's batch systems.
 _OTHER_BATCH = re.compile(r"^#(?:PBS|BSUB|\$|PJM|@)[ \t].*", re.M)
@@ -90,8 +92,10 @@ def _read_text(data: bytes, file: str) -> str:
         text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise SpecError(file, "", "the file is not UTF-8", "text") from None
-    if any(not char.isprintable() and char not in "\n\t" for char in text):
-        raise SpecError(file, "", "the file has control characters", "text")
+    for index, char in enumerate(text):
+        if not char.isprintable() and char not in "\n\t":
+            place = str(Place(file, text.count("\n", 0, index) + 1, 1))
+            raise SpecError(place, "", f"the character {char!a}", "printable text")
     return text
 
 
