@@ -25,10 +25,14 @@ def write_atomically(path: Path, content: str | bytes, mode: int | None = None) 
     """
     data = content.encode() if isinstance(content, str) else content
     try:
-        path = path.resolve()
+        # A pipe that /dev/stdout names has no path of its own.
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
+        path = Path(os.path.realpath(path))
+        if path.is_symlink():
+            # Only a link that leads back to itself has no target. This raises the error.
+            path.stat()
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -45,3 +45,22 @@ def test_pipe_is_written_to(tmp_path: Path) -> None:
         assert pipe.is_fifo()
     finally:
         os.close(reader)
+
+
+def test_pipe_without_a_path_of_its_own_is_written_to() -> None:
+    """/dev/stdout is such a link where the output of a command goes to another one."""
+    reader, writer = os.pipe()
+    try:
+        write_atomically(Path(f"/dev/fd/{writer}"), "values\n")
+        assert os.read(reader, 100) == b"values\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_link_without_a_target_of_its_own_stays(tmp_path: Path) -> None:
+    link = tmp_path / "values.yaml"
+    link.symlink_to(link)
+    with pytest.raises(FileError, match=r"values\.yaml: cannot write: Too many levels"):
+        write_atomically(link, "new\n")
+    assert link.is_symlink()
