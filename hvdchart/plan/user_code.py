@@ -106,7 +106,10 @@ def program_files(
             shown = f": {line}" if line else ""
             broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
             continue
-        except (ValueError, RecursionError):
+        except (RecursionError, MemoryError):
+            broken[file] = f"{file}: nested too deep for Python"
+            continue
+        except ValueError:
             # The ranks report the error.
             continue
         yield file, tree

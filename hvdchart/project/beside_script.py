@@ -61,7 +61,7 @@ def named_files(script: Path) -> list[str]:
     """Return the files below a script's folder that a text in the script names, sorted."""
     try:
         tree = ast.parse(read_text(script))
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     names = {text for text in texts if isinstance(text, str) and _FILE_NAME.fullmatch(text)}

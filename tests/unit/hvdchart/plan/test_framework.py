@@ -185,6 +185,13 @@ def test_file_of_the_program_that_is_no_python_is_a_warning_with_its_line() -> N
     assert not any("other.py" in each for each in plan_code({"train.py": "", **broken}).warnings)
 
 
+@pytest.mark.parametrize("text", [f"x = {'+'.join(['1'] * 20_000)}", f"x = {'-' * 100_000}1"])
+def test_file_that_this_python_cannot_parse_is_a_warning(text: str) -> None:
+    """Without one, the plan is that of a program without a framework."""
+    warnings = plan_code({"train.py": f"{DDP}{text}"}).warnings
+    assert any(warning.startswith("train.py: ") for warning in warnings)
+
+
 HVD = "import horovod"
 
 
