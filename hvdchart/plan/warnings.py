@@ -15,9 +15,17 @@ from hvdchart.text import join_names
 
 def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
     """Yield the warnings of a plan, one line each: the problem and the remedy."""
+    # The chart has one size for all groups.
+    shm = max(group.shm for group in groups)
     for group in groups:
         for line in _group(group, spec.train.env):
             yield f"group {group.group.name}: {line}"
+        if group.memory is not None and shm >= group.memory:
+            yield (
+                f"group {group.group.name}: /dev/shm may take {memory_text(shm)}, and its content "
+                f"counts towards {memory_text(group.memory)} of memory: a worker is killed before "
+                "it is full; lower `tuning.shm` or `nodes[].tuning.shm`"
+            )
     gpus = {bool(group.group.gpus) for group in groups}
     # A custom launch ignores the plan's binding; the launcher's options may set one.
     binds_itself = spec.launch.mode == "custom" or bool(spec.launch.options)

@@ -332,6 +332,12 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
             "MIG slices",
         ),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}", "", "up to 1000Mi"),
+        ("coresPerSocket: 4, memory: 8Gi, tuning: {shm: 6Gi}", "", "counts towards 5284Mi"),
+        (
+            "gpus: 1, tuning: {shm: 6Gi}}, {name: y, count: 1, coresPerSocket: 4, memory: 8Gi",
+            "",
+            "group y: /dev/shm may take 6Gi",
+        ),
         ("coresPerSocket: 4, sockets: 2, tuning: {binding: socket}", "", "bound by socket"),
         (
             "coresPerSocket: 4, memory: 8Gi",
@@ -359,6 +365,7 @@ def test_slices_of_one_gpu_cause_no_warning_where_nccl_is_set_to_take_them() -> 
     [
         ("coresPerSocket: 4, tuning: {ompThreads: 4, cpu: 4}", ""),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 1000Mi}", ""),
+        ("coresPerSocket: 4, memory: 8Gi, tuning: {shm: 5Gi}", ""),
         (f"{STATIC}4, reserved: {{cpu: 1}}", ""),
         ("coresPerSocket: 4", "launch: {mode: direct}"),
         ("coresPerSocket: 4", "launch: {mode: custom}"),
