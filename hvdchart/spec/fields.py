@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -78,10 +79,26 @@ class OfType:
     def read(self, node: Node, path: str) -> Any:
         if not isinstance(node.value, self.kind):
             raise wrong_value(node, path, self.expected)
+        _check_plain(node, path)
         return node.plain
 
     def schema(self) -> dict[str, Plain]:
         return {"type": self.name}
+
+
+def _check_plain(node: Node, path: str) -> None:
+    """Raise SpecError for a value that YAML lacks: a spec may be built in Python."""
+    value = node.value
+    if isinstance(value, dict):
+        for key, child in value.items():
+            _check_plain(child, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _check_plain(child, f"{path}[{index}]")
+    elif not isinstance(value, str | int | float | None) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise wrong_value(node, path, "text, a number, true, false or null")
 
 
 BOOLEAN = OfType(bool, "boolean", "true or false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
         ({"train": Train(("a\0",))}, "train.command[0]", "control character"),
         ({"tuning": wrong(Tuning, cpu=0.5)}, "tuning.cpu", "got '0.5m'"),
         ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "the chart has"),
+        ({"values": {"worker": {"env": [b"a"]}}}, "values.worker.env[0]", "got b'a'"),
+        ({"values": {"a": {"b": date(2026, 1, 2)}}}, "values.a.b", "got datetime.date(2026, 1, 2)"),
+        ({"values": {"a": float("nan")}}, "values.a", "got nan"),
     ],
 )
 def test_a_wrong_spec_built_in_python_is_refused(
