@@ -10,6 +10,7 @@ import io
 import re
 from typing import Any
 
+from hvd_pods.shared.untrusted import printable
 from hvdchart.plan.model import Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.quantity import pluralize
@@ -29,7 +30,8 @@ def render_values(plan: Plan, origin: str = "a spec") -> str:
     Raises SpecError when the chart refuses the values because of the spec's `values`, and
     ValuesError when it refuses others, which is a defect of hvdchart.
     """
-    head = f"# Rendered by `hvdchart render {origin}`: edit the spec, not this file.\n"
+    command = printable(f"hvdchart render {origin}", keeps="")
+    head = f"# Rendered by `{command}`: edit the spec, not this file.\n"
     batch = "" if plan.global_batch is None else f", global batch {plan.global_batch}"
     head += f"# {pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}{batch}.\n"
     return head + dump(checked_values(plan), explain(plan))

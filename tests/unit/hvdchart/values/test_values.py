@@ -14,7 +14,7 @@ from hvdchart.values.check_values import checked_values
 from hvdchart.values.from_plan import explain
 from hvdchart.values.merge import merged_groups
 from hvdchart.values.plan_text import document
-from hvdchart.values.render import dump
+from hvdchart.values.render import dump, render_values
 from tests.support.specs import NAMED, NODE, plan_text, values
 
 
@@ -225,3 +225,10 @@ def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
         "volumes": [3, 4],
         "volumeMounts": [],
     }
+
+
+def test_origin_stays_in_its_comment(with_env: Plan) -> None:
+    """The name of a file may have a line end."""
+    head, *rest = render_values(with_env, "a\nmaster: {suspend: true}").splitlines()
+    assert "suspend" in head
+    assert not [line for line in rest if "suspend" in line]
