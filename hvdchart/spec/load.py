@@ -62,6 +62,8 @@ def read_bytes(path: Path) -> tuple[bytes, str]:
     """
     # One byte over the limit shows that a file is too long.
     if str(path) == "-":
+        if sys.stdin is None:
+            raise FileError("standard input is closed")
         return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
     try:
         with path.open("rb") as file:

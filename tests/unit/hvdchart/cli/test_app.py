@@ -53,6 +53,15 @@ def test_render_writes_values_to_a_file(hvdchart: Command, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["values.yaml"]
 
 
+@pytest.mark.parametrize("command", ["plan", "render", "migrate"])
+def test_closed_standard_input_is_reported(
+    hvdchart: Command, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    done = hvdchart(command, "-")
+    assert (done.code, done.errors) == (5, "hvdchart: standard input is closed\n")
+
+
 def test_render_explains_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--explain")
     assert (done.code, done.output) == (0, GOLDEN.read_text())
