@@ -49,6 +49,8 @@ _OTHER_NAMES = {
 _TAKEN = ("list", "exec")
 # The errors of a write to a full disk, or to /dev/full.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The errors of a path that the system does not let the user name.
+_UNUSABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 
 class _Grouped(TyperGroup):
@@ -134,9 +136,9 @@ def command() -> Callable[..., None]:
 def main() -> None:
     """Run the command; print an HvdchartError as one message and exit with its exit code.
 
-    A write to standard output that finds the disk full ends in the same way. Any other exception is
-    a defect, and shows a traceback. SIGTERM and SIGHUP interrupt each command as Ctrl-C does, so
-    that it removes what it has created.
+    A write to standard output that finds the disk full ends in the same way, and so does a path
+    that the user may not use. Any other exception is a defect, and shows a traceback. SIGTERM and
+    SIGHUP interrupt each command as Ctrl-C does, so that it removes what it has created.
     """
     with interrupting_signals():
         _run()
@@ -152,6 +154,9 @@ def _run() -> None:
         say(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
+        if error.errno in _UNUSABLE and error.filename:
+            say(f"{error.filename}: cannot be used: {error.strerror}")
+            sys.exit(FileError.exit_code)
         if error.errno not in _FULL:
             raise
         # Otherwise Python writes the buffered output again at exit, and prints a traceback.

@@ -1,5 +1,6 @@
 """The command `migrate`: parsing and printing, no logic."""
 
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +44,7 @@ def migrate(
     from hvdchart.spec.load import read_bytes
     from hvdchart.spec.values_schema import values_schema
 
-    if output and report and output.resolve() == report.resolve():
+    if output and report and realpath(output) == realpath(report):
         raise typer.BadParameter("--write and --report name the same file")
     data, name = read_bytes(file)
     migration = migrate_file(data, name, values_schema())

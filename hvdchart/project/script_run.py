@@ -125,7 +125,7 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
         near = ""
         if script.parent.is_dir():
             # Leave out the common suffix: it would make short names similar.
-            others = sorted(each.stem for each in script.parent.glob("*.py"))
+            others = sorted(each.stem for each in script.parent.glob("*.py") if each != script)
             near = nearest(script.stem, others, ".py")
         raise FileError(f"{script}: no such file{near}")
     if script.suffix == ".ipynb":
@@ -147,9 +147,9 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
             "rename the script"
         )
     shown = script.name
+    if code is not None and not code.exists():
+        raise FileError(f"--code {code}: no such file or folder")
     if code is not None and code.resolve() != script.resolve():
-        if not code.exists():
-            raise FileError(f"--code {code}: no such file or folder")
         if not script.resolve().is_relative_to(code.resolve()):
             raise FileError(f"--code {code}: does not contain {script}")
         shown = script.resolve().relative_to(code.resolve()).as_posix()

@@ -62,6 +62,18 @@ def test_closed_standard_input_is_reported(
     assert (done.code, done.errors) == (5, "hvdchart: standard input is closed\n")
 
 
+@pytest.mark.parametrize(
+    "words", [("plan", "{}"), ("run", "{}.py"), ("plan", SPEC, "--code", "{}"), ("deploy", "{}")]
+)
+def test_name_that_no_file_can_have_is_reported(
+    hvdchart: Command, words: tuple[str | Path, ...]
+) -> None:
+    name = 300 * "a"
+    done = hvdchart(*(str(word).format(name) for word in words))
+    assert (done.code, name in done.errors) == (5, True)
+    assert len(done.errors.splitlines()) == 1
+
+
 def test_render_explains_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--explain")
     assert (done.code, done.output) == (0, GOLDEN.read_text())
