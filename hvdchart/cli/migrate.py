@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Output
+from hvdchart.cli.options import Output, keep_inputs
 from hvdchart.cli.terminal import note, write_document
 
 
@@ -46,6 +46,7 @@ def migrate(
 
     if output and report and realpath(output) == realpath(report):
         raise typer.BadParameter("--write and --report name the same file")
+    keep_inputs([output, report], [file])
     data, name = read_bytes(file)
     migration = migrate_file(data, name, values_schema())
     values = values_text(migration, file.name if file.name != "-" else "standard input")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,8 @@ import typer
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
 
@@ -64,6 +67,13 @@ Output = Annotated[
         "--write", "-w", metavar="FILE", help="Write to this file (default: standard output)."
     ),
 ]
+
+
+def keep_inputs(written: Iterable[Path | None], read: Iterable[Path]) -> None:
+    """Raise typer.BadParameter for a file to write that the command reads: it would be lost."""
+    for file, path in product(filter(None, written), read):
+        if file.is_file() and path.is_file() and file.samefile(path):
+            raise typer.BadParameter(f"the command reads {file}: choose another file to write")
 
 
 def check_namespace(namespace: str | None) -> str | None:

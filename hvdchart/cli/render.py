@@ -69,6 +69,8 @@ def render(
     else:
         specs = [Path(word) for word in named or ()]
         paths, plan = planning.plan_project(specs, settings, code)
+    if not check:
+        options.keep_inputs([output], paths)
     planning.print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import render_manifests

@@ -74,6 +74,35 @@ def test_name_that_no_file_can_have_is_reported(
     assert len(done.errors.splitlines()) == 1
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("render", "{file}", "-w", "{same}"),
+        ("render", "{folder}", "-w", "{same}"),
+        ("render", SPEC, "{file}", "-w", "{same}"),
+        ("migrate", "{file}", "-w", "{same}"),
+        ("migrate", "{file}", "--report", "{same}"),
+    ],
+)
+def test_no_command_writes_to_the_file_that_it_reads(
+    hvdchart: Command, tmp_path: Path, words: tuple[str | Path, ...], is_link: bool
+) -> None:
+    file = tmp_path / "run.spec.yaml"
+    file.write_text(SPEC.read_text())
+    same = file
+    if is_link:
+        same = tmp_path / "values.yaml"
+        same.symlink_to(file)
+    done = hvdchart(*(str(word).format(file=file, folder=tmp_path, same=same) for word in words))
+    assert (done.code, str(same) in done.errors) == (2, True)
+    assert file.read_text() == SPEC.read_text()
+
+
+def test_check_may_compare_with_the_file_that_it_reads(hvdchart: Command) -> None:
+    assert hvdchart("render", SPEC, "-w", SPEC, "--check").code == 1
+
+
 def test_render_explains_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--explain")
     assert (done.code, done.output) == (0, GOLDEN.read_text())
