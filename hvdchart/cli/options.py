@@ -61,10 +61,21 @@ Code = Annotated[
         ".gitignore and .hvdignore name, and without those that hold secrets, such as .env.",
     ),
 ]
+
+
+def _file_to_write(path: Path | None) -> Path | None:
+    """Return the file of --write; None for standard output."""
+    return None if path == Path("-") else path
+
+
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--write", "-w", metavar="FILE", help="Write to this file (default: standard output)."
+        "--write",
+        "-w",
+        metavar="FILE",
+        callback=_file_to_write,
+        help="Write to this file (default: -, standard output).",
     ),
 ]
 

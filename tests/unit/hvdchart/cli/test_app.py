@@ -103,6 +103,15 @@ def test_check_may_compare_with_the_file_that_it_reads(hvdchart: Command) -> Non
     assert hvdchart("render", SPEC, "-w", SPEC, "--check").code == 1
 
 
+def test_dash_is_standard_output(
+    hvdchart: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = hvdchart("render", SPEC, "-w", "-")
+    assert (done.code, done.output) == (0, GOLDEN.read_text())
+    assert not [*tmp_path.iterdir()]
+
+
 def test_render_explains_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--explain")
     assert (done.code, done.output) == (0, GOLDEN.read_text())
