@@ -22,25 +22,36 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Keys that refer to a secret without containing it, and keys whose values are no secrets.
 _NAMING = re.compile(
     r"(?:secretName|secretRef|secretKeyRef|imagePullSecrets|name|optional|secretNamespace|"
-    r"automountServiceAccountToken|masterSecret|workerSecret)$",
+    r"automountServiceAccountToken|masterSecret|workerSecret|topologyKey)$",
     re.IGNORECASE,
 )
 # The keys of a reference to a key of a Secret.
 _REFERENCE = {"name", "key", "optional"}
+# Beside these keys, `key` is that of a label, a taint or a file.
+_BESIDE_KEY = {"operator", "effect", "path"}
 # Secrets that are recognized by their form, anywhere in a text.
 _FORMS = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
-    # Tokens of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS and Google, and JSON Web Tokens.
-    r"|\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza)[A-Za-z0-9_-]{12,}"
+    # Tokens of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS, Google, NVIDIA, Stripe, Docker,
+    # npm and PyPI, and JSON Web Tokens.
+    r"|\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|[rs]k_live_|xox[abprs]-|xapp-|AKIA|ASIA|AIza"
+    r"|ya29\.|nvapi-|dckr_pat_|pypi-AgE)[A-Za-z0-9_-]{12,}"
+    r"|\bnpm_[A-Za-z0-9]{36}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?",
     re.DOTALL,
 )
 # The text after such words in a line of a log or a command line, and the login in an address. What
 # is repeated has a limit: otherwise, a line of a million letters would take hours.
 _STATED = re.compile(
-    r"((?:authorization\W{1,3}(?:basic|bearer)?|bearer|(?:secret|token|passw(?:or)?d|passwd|"
-    r"api[-_]?key|access[-_]?key|credentials?)[-\w]{0,99}[\"']?\s{0,9}[:=]|"
-    r"--[-\w]{0,99}(?:secret|token|password|key)[-\w]{0,99}=?)\s{0,9}[\"']?)([^\s\"',;}]{3,})",
+    r"((?:authorization\W{1,3}(?:(?:apikey|basic|bearer|digest|token)\b)?|bearer|"
+    r"(?:secret|token|passphrase|passw(?:or)?d|passwd|credentials?|cookie|\bpass|\bpwd|\bpat|\bdsn|"
+    r"(?:access|account|api|encryption|private|signing)[-_]?key)[-\w]{0,99}[\"']?\]?\s{0,9}[:=]|"
+    # The signature of an address.
+    r"[?&;](?:[-\w]{0,99}-)?sig(?:nature)?=|"
+    r"--[-\w]{0,99}(?:secret|token|passphrase|password|key|(?:auth|pass|pat)\b)[-\w]{0,99}=?)"
+    r"\s{0,9}[\"']?)"
+    # A text in quotes may have spaces.
+    r"((?<=\")[^\"\n]{3,}|(?<=')[^'\n]{3,}|[^\s\"',;}]{3,})",
     re.IGNORECASE,
 )
 _LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
@@ -97,18 +108,20 @@ class Masker:
         # An entry of a list of variables, and a Secret among the objects of a release.
         is_entry = isinstance(document.get("name"), str) and "value" in document
         is_secret = document.get("kind") == "Secret"
+        shown = ["key"] if _BESIDE_KEY & document.keys() else []
         for key, value in document.items():
             hidden = is_entry and key == "value" and is_secret_name(str(document["name"]))
             if hidden or (is_secret and key in ("data", "stringData")):
                 self._note(value)
                 masked[key] = MASK
-            elif _NAMING.search(str(key)) and not isinstance(value, dict | list):
+            elif key in shown or (_NAMING.search(str(key)) and not isinstance(value, dict | list)):
                 masked[key] = value
+            elif _NAMING.search(str(key)) or (isinstance(value, dict) and "secretName" in value):
+                # The value refers to a secret.
+                masked[key] = self.document(value)
             else:
-                # All values of a map with a secret's name are secrets, unless the name is that of a
-                # reference.
-                is_reference = _NAMING.search(str(key)) is not None
-                masked[key] = self.document(value, "" if is_reference else str(key))
+                # All values of a map with a secret's name are secrets.
+                masked[key] = self.document(value, name if is_secret_name(name) else str(key))
         return masked
 
     def _note(self, value: Any) -> None:
