@@ -111,6 +111,10 @@ SECRET_NAMES = [
     "model/.netrc",
     "key.pem",
     "id_rsa",
+    "kubeconfig",
+    "prod.kubeconfig",
+    "Kaggle.json",
+    "a/credentials.json",
     "id_ed25519_work",
     ".ssh/config",
     ".aws/credentials",
@@ -141,7 +145,10 @@ def test_pattern_asks_for_no_secret(tmp_path: Path) -> None:
     assert set(list_files(folder)) == {"train.py"}
 
 
-@pytest.mark.parametrize("name", [".env.example", "id_rsa.pub", "id_mapping.py", "keys.py"])
+@pytest.mark.parametrize(
+    "name",
+    [".env.example", "id_rsa.pub", "id_mapping.py", "keys.py", "kubeconfig.py", "credentials/a.py"],
+)
 def test_name_that_only_looks_like_a_secret_is_handed_out(tmp_path: Path, name: str) -> None:
     assert name in list_files(write(tmp_path, {name: ""}))
 
