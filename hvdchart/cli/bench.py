@@ -88,14 +88,15 @@ def bench(
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     result |= measure(cluster, made, trials, turns, say, helm)
-    if written is not None:
-        import json
-
-        write_output(written, json.dumps(result, indent=1) + "\n")
+    # Printed first: the file may be one that cannot be written.
     if output != "text":
         print_document(result, output)
     else:
         _print_table(result)
+    if written is not None:
+        import json
+
+        write_output(written, json.dumps(result, indent=1) + "\n")
 
 
 def _print_table(result: "Object") -> None:

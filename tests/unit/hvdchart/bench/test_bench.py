@@ -190,6 +190,18 @@ def test_results_are_written_as_json(measured: Outcome, tmp_path: Path) -> None:
     assert result["nodes"][f"{NAME}-worker-1"] == "n1"
 
 
+def test_figures_are_shown_if_the_file_cannot_be_written(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
+) -> None:
+    """The nodes have worked for hours, and the run is uninstalled."""
+    file = tmp_path / "none" / "result.json"
+    lines = (measured_line(*each) for each in FIGURES)
+    with meanwhile(play(fake_cluster, helm, *lines)):
+        done = hvdchart("bench", spec, "--turns", "2", "-w", file, "-o", "json")
+    assert (done.code, str(file) in done.errors) == (5, True)
+    assert [row["workers"] for row in json.loads(done.output)["rows"]] == [1, 2]
+
+
 def test_workers_on_one_node_are_reported() -> None:
     assert "several workers were on one node (n0):" in place_text({"a": "n0", "b": "n0"})
 
