@@ -40,6 +40,8 @@ _GLUED = (horovodrun.NAME, "srun")
 _IN_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
+# Programs that run a command in an image of their own.
+_CONTAINERS = ("apptainer", "docker", "enroot", "podman", "shifter", "singularity")
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _LONG = re.compile(r"--[\w-]+=")
@@ -267,7 +269,7 @@ def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
             option = None
         except HorovodrunError as error:
             raise NotUnderstoodError(error.problem) from None
-        if option:
+        if option and "sets" in option.entry:
             size = replace(size, **read_size(LineSize(), option).given)
         words = words[len(option.words) if option else 1 :]
     return size
@@ -279,6 +281,11 @@ def _finish(line: Line, nodes: int, each: int) -> None:
     gloo = any(part[0] == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
     if ":" in line.command and line.launcher in MPI_LAUNCHERS:
         raise NotUnderstoodError("the line starts several programs, separated by a colon")
+    program = PurePosixPath(line.command[0]).name
+    if program in _CONTAINERS:
+        problem = f"{line.launcher} starts {program}, which runs the command in another image"
+        expected = "the command in it alone; its image is image.repository and image.tag"
+        raise NotUnderstoodError(problem, expected)
     if nested := nested_launcher(line.command):
         program = nested[0]
         alone = f"the line of {program} alone, with all nodes and ranks"
