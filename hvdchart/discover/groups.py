@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hvdchart.discover.nodes import GPU_PRODUCT, INSTANCE_TYPE, NodeFacts
-from hvdchart.quantity import MI, cpu_text, memory_text
+from hvdchart.quantity import MI, cpu_text, memory_text, pluralize
 from hvdchart.spec.fields import API_VERSION, GROUP_NAME
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, warn_of_duplicates
 from hvdchart.spec.yaml_tree import Plain
@@ -187,11 +187,15 @@ def _describe_cpus(group: Group, node: NodeFacts) -> None:
     threads = node.threads_per_core or 1
     cores = max(1, cpus // threads)
     sockets = node.sockets or (2 if node.has_several_numa else 1)
-    if cores % sockets:
+    even = cores % sockets == 0
+    if not even:
         sockets = 1
     keys = {"sockets": sockets, "coresPerSocket": cores // sockets, "threadsPerCore": threads}
     group.entry.update(keys)
-    if node.sockets is None:
+    if not even and node.sockets:
+        hint = f"{pluralize(cores, 'core')} cannot be divided among {node.sockets} sockets"
+        group.comments[("sockets",)] = f"{hint}; see lscpu"
+    elif node.sockets is None:
         hint = "several NUMA nodes, so probably two" if node.has_several_numa else "see lscpu"
         group.comments[("sockets",)] = f"not known; {hint}"
     # NUMA nodes of a socket, by which CPU ranks are placed.
