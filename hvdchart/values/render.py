@@ -77,7 +77,8 @@ def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) 
                     reasons[(*path, name)].because, index, column=_COMMENT_COLUMN
                 )
             elif isinstance(child, dict) and not any(
-                isinstance(inner, dict | list) for inner in child.values()
+                isinstance(inner, dict | list) or (*path, index, key) in reasons
+                for key, inner in child.items()
             ):
                 items[index].fa.set_flow_style()
         if items and not any(isinstance(item, dict | list) for item in items):

@@ -372,6 +372,19 @@ def test_discover_continues_without_the_right_to_read_pods(
     assert "you are not allowed to (forbidden)" in done.errors
     assert done.errors.endswith("; continuing without the pods\n")
     assert "requests of DaemonSets are estimated" in done.output
+    # Each key has a line, with its comment: not all programs read a comment inside of {}.
+    assert [line.split()[0] for line in done.output.splitlines() if "coresPerSocket" in line] == [
+        "coresPerSocket:"
+    ]
+
+
+def test_sockets_that_do_not_divide_the_cores_are_named() -> None:
+    node = xeon("x1")
+    node["metadata"]["labels"][f"{NFD}cpu-topology.socket_count"] = "3"
+    text, spec = discovered([node])
+    assert spec.nodes[0].sockets == 1
+    (line,) = (line for line in text.splitlines() if "sockets:" in line)
+    assert "3 sockets" in line
 
 
 def test_what_a_node_says_of_itself_stays_a_comment() -> None:
