@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
 from hvdchart.migrate.carry_over import (
     Variable,
     carry_over_command,
@@ -177,6 +178,7 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
             ledger.drop((*role.container, "image"), "the master uses the workers' image")
         else:
             carry_over_image(ledger, (*role.container, "image"), ("master", "image"))
+        _carry_over_labels(ledger, (*role.owner, "template", "metadata", "labels"), group)
         apply_table(ledger, "replicas", role.owner, group)
         apply_table(ledger, "pod", role.pod, group, worker.pod)
         apply_table(ledger, "container", role.container, group, worker.container)
@@ -207,6 +209,17 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
         ((*role.pod, "volumes"), (*role.container, "volumeMounts")) for role in roles.values()
     ]
     carry_over_volumes(ledger, places, own)
+
+
+def _carry_over_labels(ledger: Ledger, labels: KeyPath, group: str) -> None:
+    """Carry over labels of pods, without those that select the pods of the chart."""
+    own = (NAME_LABEL, INSTANCE_LABEL, COMPONENT_LABEL)
+    given = ledger.map_at(*labels)
+    for name in sorted(given.keys() & own):
+        ledger.leave_out((*labels, name), "the chart's pods have their own")
+    others = {name: value for name, value in given.items() if name not in own}
+    if others:
+        ledger.carry_over(labels, (group, "podLabels"), "", others)
 
 
 def _carry_over_training(

@@ -52,7 +52,8 @@ def migrate_job(**fields: Any) -> Ledger:
     for role in ("launcher", "worker"):
         container = roots[f"{role}_container"] = {"name": "main", "image": "team/image:1"}
         pod = roots[f"{role}_pod"] = {"containers": [container]}
-        replicas[role.title()] = {"template": {"spec": pod}}
+        metadata = roots[f"{role}_metadata"] = {}
+        replicas[role.title()] = {"template": {"metadata": metadata, "spec": pod}}
     roots["launcher_container"]["command"] = ["mpirun", "train"]
     for path, value in fields.items():
         root, _, key = path.partition("__")

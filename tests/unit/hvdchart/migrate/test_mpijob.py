@@ -285,3 +285,13 @@ def test_job_for_a_queue_of_kueue_is_not_suspended(queue: str | None) -> None:
     )
     assert migration.values.get("queueName") == queue
     assert migration.values["master"].get("suspend") == (None if queue else True)
+
+
+def test_labels_that_select_the_charts_pods_are_dropped() -> None:
+    """A job of another chart has all of these."""
+    kinds = ("name", "instance", "component")
+    labels = {**{f"app.kubernetes.io/{kind}": "other" for kind in kinds}, "team": "a"}
+    migration = migrate_job(worker_metadata__labels=labels)
+    assert migration.values["worker"]["podLabels"] == {"team": "a"}
+    for kind in kinds:
+        assert [each for each in migration.checks if f"/{kind} is dropped" in each]
