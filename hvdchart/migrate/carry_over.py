@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvdchart.chart_files import device_plugin
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.lines import WORKER_MINIMUM, Line
@@ -17,6 +18,12 @@ Variable = dict[str, Plain]
 
 # Kubernetes' own rule: $$ is a dollar, $(NAME) a variable, anything else stays.
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+# Where ranks meet, and the place of each: the variables of the old job name its own pods. A rank of
+# the chart keeps the former.
+OWN_OF_RANKS = frozenset(("MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS")).union(
+    *LAUNCHER_OPTIONS["placeVariables"].values()
+)
+_SET_BY_CHART = "the chart gives each rank its own"
 # The path where MPI Operator mounts its host file; scripts refer to it.
 _MPI_OPERATOR_HOSTFILE = "/etc/mpi/hostfile"
 _CUSTOM = (
@@ -157,29 +164,31 @@ def carry_over_variables(
 ) -> None:
     """Put the variables of all sources, each with a reason, into the list at `new`.
 
-    `winning` replace those of the same name. With GPUs of NVIDIA in the limits at `resources`, the
-    chart refuses the variable that the device plugin sets, so it is left out.
+    `winning` replace those of the same name. Variables that the chart gives to each rank are left
+    out. With GPUs of NVIDIA in the limits at `resources`, the chart refuses the variable that the
+    device plugin sets, so it is left out as well.
     """
     entries: dict[str, Variable] = {}
-    plugins = "the device plugin sets it to the GPUs that a worker gets"
     limits = child_at(ledger.value_at(*resources), "limits") if resources else None
     plugin = device_plugin(limits) if isinstance(limits, dict) else None
-    reserved = plugin.variable if plugin else ""
+    reserved = dict.fromkeys(OWN_OF_RANKS, _SET_BY_CHART)
+    if plugin:
+        reserved[plugin.variable] = "the device plugin sets it to the GPUs that a worker gets"
     for old, reason in sources.items():
         is_list = isinstance(ledger.value_at(*old), list)
         for index, (name, entry) in enumerate(variables_at(ledger, old).items()):
             path = (*old, index if is_list else name)
             entries[name] = winning.get(name, entry)
-            if name == reserved:
-                ledger.leave_out(path, plugins)
+            if name in reserved:
+                ledger.leave_out(path, f"{reserved[name]} ({name})")
             elif entries[name] == entry:
                 ledger.change(path, new, reason)
             else:
                 ledger.drop(path, "the launcher sets it for all ranks, which wins as before")
+    for name in sorted(winning.keys() & reserved.keys()):
+        ledger.add_check(f"{name}, which the launcher exports, is dropped: {reserved[name]}")
     entries |= winning
-    entries.pop(reserved, None)
-    if reserved in winning:
-        ledger.add_check(f"{reserved}, which the launcher exports, is dropped: {plugins}")
+    entries = {name: entry for name, entry in entries.items() if name not in reserved}
     if entries:
         ledger.put(new, list(entries.values()), next(iter(sources)))
 
@@ -216,8 +225,12 @@ def exported(
     have none there. Raises SpecError for a variable that means something else in a worker.
     """
     winning = dict(launcher) if line.exports_all else {}
+    winning = {name: entry for name, entry in winning.items() if name not in OWN_OF_RANKS}
     unset = []
     for option, name, value in line.exports:
+        if name in OWN_OF_RANKS:
+            ledger.add_part(old, f"{option} {name}", "", _SET_BY_CHART)
+            continue
         if value is not None:
             # Kubernetes would replace $(NAME) and $$ in the new variable.
             winning[name] = {"name": name, "value": re.sub(r"\$(?=[$(])", "$$", value)}

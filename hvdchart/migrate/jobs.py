@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
 from hvdchart.migrate.carry_over import (
+    OWN_OF_RANKS,
     Variable,
     carry_over_command,
     carry_over_size,
@@ -248,14 +249,21 @@ def _carry_over_training(
         if not words:
             return Line("direct", framework="torch", size=LineSize(per_host=asked or gpus))
         try:
-            return parse_container(words, number, asked or gpus or 1, known)
+            line = parse_container(words, number, asked or gpus or 1, known)
         except NotUnderstoodError as error:
             expected = "the launcher's line alone, as a list of arguments without a shell"
             raise ledger.error(old, str(error), expected) from None
+        for name in places:
+            if f"$({name})" in "\n".join(line.command):
+                problem = f"only a pod of the old job knows $({name})"
+                raise ledger.error(old, problem, f"a program that reads the variable {name} itself")
+        return line
 
     own = variables_at(ledger, (*container, "env"))
     operators = {name: {"name": name, "value": value} for name, value in known.items()}
-    old, line = _carry_over_command(ledger, container, {**operators, **own}, read)
+    places = sorted(OWN_OF_RANKS - known.keys())
+    fixed = {name: entry for name, entry in own.items() if name not in places}
+    old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read)
     won = exported(ledger, container, line, own)
     env = {(*container, "env"): ""}
     carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))

@@ -260,6 +260,12 @@ def test_script_is_known_by_its_content(text: str) -> None:
         ("horovodrun -np 2 --mpi t", "launch.mode", None),
         ("srun -N 2 --ntasks-per-node 4 python t", "launch.mode", None),
         ("torchrun --standalone --nproc_per_node=4 t.py", "launch.mode", "direct"),
+        (
+            "mpirun -np 2 -x MASTER_ADDR=a -x MASTER_PORT=1 -x B=2 t",
+            "worker.env",
+            [{"name": "B", "value": "2"}],
+        ),
+        ("mpirun -np 2 -x MASTER_ADDR t", "worker.env", None),
     ],
 )
 def test_mode_and_options_are_carried_over(line: str, path: str, value: object) -> None:

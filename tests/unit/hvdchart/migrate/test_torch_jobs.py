@@ -68,6 +68,16 @@ def test_arguments_of_the_images_entry_point_are_to_be_checked() -> None:
     assert not [check for check in whole.checks if "entry point" in check]
 
 
+def test_where_the_old_ranks_met_is_dropped() -> None:
+    """Ranks would look for rank 0 in a pod of the old job."""
+    given = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "RANK": "0", "A": "1"}
+    env = [{"name": name, "value": value} for name, value in given.items()]
+    migration = pytorchjob(command=TORCHRUN, env=env)
+    assert migration.values["worker"]["env"] == [{"name": "A", "value": "1"}]
+    for name in given.keys() - {"A"}:
+        assert [each for each in migration.checks if "is dropped" in each and f"({name})" in each]
+
+
 def test_one_process_beside_several_gpus_is_to_be_checked() -> None:
     checks = pytorchjob(command=["python", "train.py"], resources=GPUS).checks
     assert [check for check in checks if "8 GPUs" in check]
@@ -173,6 +183,8 @@ def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
         ({}, ["python", "-u", "-m", "torch.distributed.run", "b.py"], "the line of torchrun"),
         ({}, ["sh", "-c", "cd /a; accelerate launch b.py"], "accelerate starts ranks"),
         ({}, ["deepspeed", "--num_gpus=4", "b.py"], "deepspeed starts ranks"),
+        ({}, ["python", "b.py", "--url=tcp://$(MASTER_ADDR):1"], "knows $(MASTER_ADDR)"),
+        ({}, ["torchrun", "--node-rank=$(RANK)", "b.py", "$(RANK)"], "knows $(RANK)"),
         (
             {"elasticPolicy": {"minReplicas": 4}},
             ["torchrun", "b.py"],
