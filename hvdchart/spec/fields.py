@@ -422,7 +422,9 @@ HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9]
 INTERFACE = String("the name of a network interface", r"[-._a-zA-Z0-9]+", 15)
 IMAGE = String(
     "an image name in lower case without the tag",
-    r"[a-z0-9]([-a-z0-9._:]*[a-z0-9])?(/[a-z0-9]+([-._]+[a-z0-9]+)*)*",
+    # Only a registry before a slash has a port: docker pull reads a:1 as a name and a tag.
+    r"([a-z0-9]([-a-z0-9._]*[a-z0-9])?:[0-9]+/)?[a-z0-9]+([-._]+[a-z0-9]+)*"
+    r"(/[a-z0-9]+([-._]+[a-z0-9]+)*)*",
     255,
 )
 TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)

@@ -102,7 +102,11 @@ PATTERNS: list[tuple[String, list[str], list[str]]] = [
     (ABSOLUTE, ["/", "/a..b", "/a/b"], ["a", "/..", "/a/../b", "/a:b", "/a\n"]),
     (RELATIVE, ["a", "a/b", "..a"], ["/a", "..", "a/..", "a/../b"]),
     (INTERFACE, ["eth0", "a" * 15], ["a" * 16, "a b"]),
-    (IMAGE, ["a", "localhost:5000/a/b-c"], ["a:1/", "A", "/a", "a//b"]),
+    (
+        IMAGE,
+        ["a", "localhost:5000/a/b-c", "a.b/c_d"],
+        ["a:1/", "A", "/a", "a//b", "python:3.11", "app:1", "a:b/c"],
+    ),
     (
         DIGEST,
         ["sha256:" + "a1" * 32, "sha512:" + "0" * 128],
