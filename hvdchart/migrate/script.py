@@ -76,7 +76,7 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
         problem = f"a second line that starts a training, after line {first}"
         raise ledger.error((f"line {second}",), problem, "one such line")
     if not launches:
-        begin = next(map(shorten, commands.values()), "nothing")
+        begin = next(map(_shown, commands.values()), "nothing")
         problem = f"no line begins with a launcher; the file begins with {begin}"
         raise SpecError(file, "", problem, EXPECTED)
     for number, line in launches.items():
@@ -154,7 +154,7 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         if found := _COMPOUND.match(line) or re.search("<<", line):
             problem = f"{found[0]} begins more than a simple command"
         elif _LATER_LAUNCH.search(line):
-            problem = f"a launcher follows another command: {shorten(line)}"
+            problem = f"a launcher follows another command: {_shown(line)}"
         try:
             shlex.split(line, comments=True)
         except ValueError:
@@ -170,6 +170,11 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
             "do it in the image or with staging.command, set variables in worker.env, and in "
             "place of cd set master.container.workingDir"
         )
+
+
+def _shown(line: str) -> str:
+    """Shorten a line for a message, without the values of variables, which may be secrets."""
+    return shorten(re.sub(r"(?<![-\w])(\w+)=\S+", r"\1=...", line))
 
 
 def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> None:

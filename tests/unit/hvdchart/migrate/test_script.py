@@ -132,7 +132,7 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("horovodrun -np 2 --min-np 4 t", 1, "fewest 2 workers slots"),
         ("mpirun -np 2 -ppn 2 t", 1, "option -ppn mpirun"),
         ("#!/bin/sh\nsudo mpirun -np 2 t", 2, "launcher sudo mpirun -np 2 t"),
-        ("A=1 torchrun --nproc-per-node 2 a\nmpirun -np 2 b", 1, "launcher A=1 torchrun"),
+        ("A=1 torchrun --nproc-per-node 2 a\nmpirun -np 2 b", 1, "launcher torchrun"),
         ("B='x y' exec srun -n 2 a\nmpirun -np 2 b", 1, "launcher exec srun"),
         ("nohup mpirun -np 2 a &\nmpirun -np 2 b", 1, "launcher nohup mpirun"),
         ("mpirun -np 2 \\ \n  t", 1, "space backslash"),
@@ -170,6 +170,16 @@ def test_script_that_is_not_understood_is_refused(line: str, number: int, named:
         migrate_line(line)
     assert error.value.place == (f"<line>:{number}:1" if number else "<line>")
     assert missing_words(named, error.value.problem) == set()
+
+
+@pytest.mark.parametrize(
+    "text", ["#!/bin/sh\nexport A=secret\n", "#!/bin/sh\nB=1 A=secret mpirun -np 2 t\n"]
+)
+def test_refusal_hides_the_values_of_variables(text: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_text(text)
+    assert "A=" in str(error.value)
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
