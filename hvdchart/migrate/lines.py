@@ -191,7 +191,7 @@ def _take(words: Sequence[str], launcher: str) -> Option:
 def _add_option(option: Option, line: Line) -> None:
     """Add an option to a line. Raises NotUnderstoodError or HorovodrunError."""
     entry = option.entry
-    text = str(option).replace(_DOLLAR, "$")
+    text = option.name if "secret" in entry else str(option).replace(_DOLLAR, "$")
     name = option.name.lstrip("-")
     reason = str(entry.get("migrate") or horovodrun.explain_left_out(entry))
     if "needless" not in entry:
@@ -210,7 +210,7 @@ def _add_option(option: Option, line: Line) -> None:
         reason = _TABLES["mca"].get(value, "")
     elif name == "mpi":
         line.mode = "mpirun"
-    if "check" in entry:
+    if "check" in entry and entry.get("ifHas", "") in value:
         line.checks.append(entry["check"].format(value))
     if "variable" in entry:
         content = horovodrun.read_content(entry, values)

@@ -76,7 +76,7 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
         problem = f"a second line that starts a training, after line {first}"
         raise ledger.error((f"line {second}",), problem, "one such line")
     if not launches:
-        begin = next(map(_shown, commands.values()), "nothing")
+        begin = shorten(_hide(next(iter(commands.values()), "nothing")))
         problem = f"no line begins with a launcher; the file begins with {begin}"
         raise SpecError(file, "", problem, EXPECTED)
     for number, line in launches.items():
@@ -127,7 +127,7 @@ def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:
             raise ledger.error((f"line {number}",), str(error), expected) from None
         ledger.drop((f"line {number}",), "a line for Slurm")
     if header:
-        shown = [line.removeprefix(_SBATCH).strip() for line in header.values()]
+        shown = [_hide(line.removeprefix(_SBATCH).strip()) for line in header.values()]
         ledger.add_check(
             f"the lines for Slurm are dropped ({', '.join(shown)}): worker.number, worker.slots "
             "and worker.resources say what a run gets"
@@ -154,7 +154,7 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         if found := _COMPOUND.match(line) or re.search("<<", line):
             problem = f"{found[0]} begins more than a simple command"
         elif _LATER_LAUNCH.search(line):
-            problem = f"a launcher follows another command: {_shown(line)}"
+            problem = f"a launcher follows another command: {shorten(_hide(line))}"
         try:
             shlex.split(line, comments=True)
         except ValueError:
@@ -172,9 +172,9 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         )
 
 
-def _shown(line: str) -> str:
-    """Shorten a line for a message, without the values of variables, which may be secrets."""
-    return shorten(re.sub(r"(?<![-\w])(\w+)=\S+", r"\1=...", line))
+def _hide(line: str) -> str:
+    """Return a line without the values of variables, which may be secrets."""
+    return re.sub(r"(?<![-\w])(\w+)=[^\s,]+", r"\1=...", line)
 
 
 def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate.lines import Line, parse_or_keep
+from hvdchart.migrate.migration_text import report_text
 from hvdchart.migrate.script import is_script
 from hvdchart.spec.paths import value_at
 from tests.support.migrations import migrate_line, migrate_text
@@ -215,6 +216,8 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
         ("mpirun -np 1 -x A t", "launcher gives A value"),
         ("srun -n 2 --container-image=a/b:1 t", "image a/b:1 image.repository"),
         ("srun -n 2 --container-mounts /a:/b t", "mounted /a:/b volumes"),
+        ("srun -n 2 --export=ALL,A=secret t", "srun variables worker.env"),
+        ("#SBATCH -n 2 --export=B,A=secret,C\nsrun t", "(-n 2 --export=B,A=...,C) worker.number"),
         ("mpirun -np 8 -rf ranks.txt t", "rank file ranks.txt dropped launch.binding"),
         ("#PBS -l select=2:mpiprocs=4\nmpirun -np 8 t", "batch (#PBS worker.number"),
         ("#!/bin/sh\n#BSUB -n 8\nmpirun -np 8 t", "batch (#BSUB worker.slots"),
@@ -226,9 +229,16 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
     ],
 )
 def test_what_is_dropped_is_to_be_checked(line: str, named: str) -> None:
-    checks = migrate_line(line).checks
+    migration = migrate_line(line)
+    checks = migration.checks
     assert any(not missing_words(named, text) for text in checks), checks
-    assert "secret" not in "".join(checks)
+    assert "secret" not in report_text(migration)
+
+
+def test_variables_that_srun_passes_on_need_no_check() -> None:
+    assert not [
+        check for check in migrate_line("srun -n 2 --export=ALL t").checks if "export" in check
+    ]
 
 
 @pytest.mark.parametrize(
