@@ -12,9 +12,11 @@
 {{- $given := printf
   "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
 {{- if ne (empty $agent.masterSecret) (empty $agent.workerSecret) -}}
-  {{- fail (printf "%s: give both, or neither and the chart makes the keys" $given) -}}
+  {{- include "horovod.refuse" (dict "what" $given "do" "give both, or neither and the chart makes the keys") -}}
 {{- end -}}
 {{- if and $agent.masterSecret (eq $agent.masterSecret $agent.workerSecret) -}}
-  {{- fail (printf "%s: give two Secrets, because the workers would have the master's key" $given) -}}
+  {{- include "horovod.refuse" (dict
+    "what" $given
+    "do" "give two Secrets, because the workers would have the master's key") -}}
 {{- end -}}
 {{- end }}

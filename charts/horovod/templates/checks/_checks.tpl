@@ -34,7 +34,6 @@ Refuses the values. The argument has:
   what  the values that contradict each other, with their keys
   why   the reason, if the reader may not know it
   do    the remedy, unless the reason implies it
-A message that fits in one `fail` needs no call.
 */}}
 {{- define "horovod.refuse" -}}
 {{- compact (list .why .do) | join "; " | printf "%s: %s" .what | fail -}}

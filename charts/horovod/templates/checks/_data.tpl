@@ -17,20 +17,23 @@
     "do" (printf "make it with `%s`, and pass it with --set-file code.archive=code.b64" $command)) -}}
 {{- end -}}
 {{- if and .facts.code.version (eq (.facts.command | len) 0) -}}
-  {{- fail
-    "code is set but master.args is empty: set it to the training command, such as [python, train.py]" -}}
+  {{- include "horovod.refuse" (dict
+    "what" "code is set but master.args is empty"
+    "do" "set it to the training command, such as [python, train.py]") -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.checkStaging" -}}
 {{- $staging := .Values.staging -}}
 {{- if and $staging.command (not $staging.path) -}}
-  {{- fail
-    "staging.command is set but staging.path is empty: set it to the directory that the command fills" -}}
+  {{- include "horovod.refuse" (dict
+    "what" "staging.command is set but staging.path is empty"
+    "do" "set it to the directory that the command fills") -}}
 {{- end -}}
 {{- if and $staging.path (not $staging.command) -}}
-  {{- fail (printf
-    "staging.path is %q but staging.command is empty: set the command that fills it" $staging.path) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "staging.path is %q but staging.command is empty" $staging.path)
+    "do" "set the command that fills it") -}}
 {{- end -}}
 {{- if $staging.command -}}
   {{- $path := trimSuffix "/" $staging.path -}}
@@ -78,8 +81,9 @@
 {{- else -}}
   {{- range $key, $value := omit $results "command" -}}
     {{- with $value -}}
-      {{- fail
-        (printf "results.%s is set but results.command is empty: set the command that stores them" $key) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "results.%s is set but results.command is empty" $key)
+        "do" "set the command that stores them") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -11,10 +11,14 @@
       "do" (printf "use at most %d, and shorten the release's name or workerGroups[].name" $longest)) -}}
   {{- end -}}
   {{- if has .name $names -}}
-    {{- fail (printf "workerGroups has two groups named %q: names must differ" .name) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "workerGroups has two groups named %q" .name)
+      "do" "give each group another name") -}}
   {{- end -}}
   {{- if eq .name "master" -}}
-    {{- fail "workerGroups[].name is \"master\": that name is reserved for the master" -}}
+    {{- include "horovod.refuse" (dict
+      "what" "workerGroups[].name is \"master\""
+      "why" "that name is reserved for the master") -}}
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}

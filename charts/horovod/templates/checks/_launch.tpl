@@ -5,7 +5,9 @@
 {{- $hasLaunch := has "$(LAUNCH)" .Values.master.args -}}
 {{- if eq $mode "custom" -}}
   {{- if not .Values.master.args -}}
-    {{- fail "launch.mode is custom but master.args is empty: give the complete command line there" -}}
+    {{- include "horovod.refuse" (dict
+      "what" "launch.mode is custom but master.args is empty"
+      "do" "give the complete command line there") -}}
   {{- end -}}
   {{- if and (not $hasLaunch) (or .Values.launch.options (ne .Values.launch.binding.to "none")) -}}
     {{- include "horovod.refuse" (dict
@@ -52,8 +54,9 @@
 {{- $binding := .Values.launch.binding -}}
 {{- $needed := get (dict "core" "coresPerRank" "socket" "ranksPerSocket") $binding.to -}}
 {{- if and $needed (not (get $binding $needed)) -}}
-  {{- fail (printf
-    "launch.binding.to is %s but launch.binding.%s is not given: give the number" $binding.to $needed) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "launch.binding.to is %s but launch.binding.%s is not given" $binding.to $needed)
+    "do" "give the number") -}}
 {{- end -}}
 {{- if and (ne $binding.to "core") $binding.coresPerRank -}}
   {{- $cores := int $binding.coresPerRank -}}

@@ -39,8 +39,10 @@
 {{- end -}}
 {{- range $key := ternary list (list "podMonitor" "rules" "dashboard") .Values.metrics.enabled -}}
   {{- if get $.Values.metrics $key -}}
-    {{- fail (printf
-      "metrics.%s is set but metrics.enabled is false: there would be nothing to scrape; set both" $key) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "metrics.%s is set but metrics.enabled is false" $key)
+      "why" "there would be nothing to scrape"
+      "do" "set both") -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

@@ -36,22 +36,30 @@
 {{- range $of, $entries := $environments -}}
   {{- range $entries -}}
     {{- if and (regexMatch (printf "^(%s)$" $reserved.variables) .name) (not (has .name $reserved.userVariables)) -}}
-      {{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s has %s" $of .name)
+        "why" "the chart sets that variable"
+        "do" "give yours another name") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $volumes -}}
   {{- range $entries -}}
     {{- if has .name $reserved.volumes -}}
-      {{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s has one named %q" $of .name)
+        "why" "the chart has a volume of that name"
+        "do" "rename yours") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $mounts -}}
   {{- range $entries -}}
     {{- if regexMatch (printf "^(%s)$" $reserved.mountPaths) .mountPath -}}
-      {{- fail (printf
-        "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s has the mountPath %s" $of .mountPath)
+        "why" "the chart's own files are there"
+        "do" "choose another path") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -27,7 +27,10 @@
   {{- $isOfObjects := regexMatch
     "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
   {{- if or $isOfObjects (hasPrefix "hvdchart/" $key) (eq $key "helm.sh/chart") -}}
-    {{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "labels has %s" $key)
+      "why" "the chart sets that label"
+      "do" "use another one") -}}
   {{- end -}}
 {{- end -}}
 {{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
@@ -38,7 +41,10 @@
   {{- range $key, $value := $map -}}
     {{- $isSelected := regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key -}}
     {{- if or $isSelected (hasPrefix "hvdchart/" $key) -}}
-      {{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s has %s" $of $key)
+        "why" "the chart's selectors need that label"
+        "do" "use another one") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -110,8 +116,9 @@ volumeMounts: volumeMounts
 {{- $names := list "master" "worker" "staging" "results" -}}
 {{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
   {{- if has .name $names -}}
-    {{- fail
-      (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "%s has two containers named %q, or it is a name of the chart's" $of .name)
+      "do" "rename yours") -}}
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}
