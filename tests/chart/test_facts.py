@@ -103,12 +103,12 @@ def test_hvdchart_merges_worker_groups_as_the_chart_does(
     assert own == group["volumes"]
 
 
-ENDS = {"Finished": 0, "Failed": 78}
+OUTCOMES = {"Finished": 0, "Failed": 78}
 CLEANUPS: list[str] = load_source()["properties"]["cleanup"]["enum"]
-# What the templates say of each end and cleanup.
+# What the templates say of each outcome and cleanup.
 REMOVALS = """\
 {{- range .Values.cases }}
-{{ .end }} {{ .cleanup }}: {{ include "horovod.removesWorkers" . | quote }}
+{{ .outcome }} {{ .cleanup }}: {{ include "horovod.removesWorkers" . | quote }}
 {{- end }}
 """
 
@@ -121,25 +121,25 @@ def removals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     shutil.copytree(CHART / "templates" / "run", templates, ignore=shutil.ignore_patterns("*.yaml"))
     (templates / "removals.yaml").write_text(REMOVALS)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: removals\nversion: 1.0.0\n")
-    cases = [{"end": end, "cleanup": cleanup} for end in ENDS for cleanup in CLEANUPS]
+    cases = [{"outcome": each, "cleanup": cleanup} for each in OUTCOMES for cleanup in CLEANUPS]
     done = helm_template({"cases": cases}, chart=chart)
     assert done.returncode == 0, done.stderr
     (document,) = parse_manifests(done.stdout)
     return document
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("cleanup", CLEANUPS)
 def test_chart_and_master_remove_the_workers_of_the_same_ends(
-    removals: Manifest, end: str, cleanup: str
+    removals: Manifest, outcome: str, cleanup: str
 ) -> None:
     world = World(one_group(cleanup=cleanup))
     world.train()
     world.answer_all()
-    world.end_launcher(ENDS[end])
+    world.end_launcher(OUTCOMES[outcome])
     world.settle()
-    assert world.of(WriteRecord)[-1].data["state"] == end
-    assert bool(removals[f"{end} {cleanup}"]) is bool(world.of(ScaleDown))
+    assert world.of(WriteRecord)[-1].data["state"] == outcome
+    assert bool(removals[f"{outcome} {cleanup}"]) is bool(world.of(ScaleDown))
 
 
 @pytest.mark.parametrize("key", ["number", "spares", "minimum"])

@@ -12,12 +12,14 @@
 
 {{/* How the run ended. */}}
 {{- define "horovod.noteOfEnd" -}}
-{{- $end := lower .facts.end -}}
-{{- with .facts.ended -}}
-  {{- $reason := ternary (printf " (%s)" .reason) "" (not (empty .reason)) -}}
-  {{- printf "This run %s at %s and its Job has been removed%s: nothing was started." $end .time $reason -}}
+{{- $outcome := lower .facts.outcome -}}
+{{- if .facts.jobIsGone -}}
+  {{- $time := .facts.recordedEnd.time -}}
+  {{- $reason := "" -}}
+  {{- with .facts.recordedEnd.reason -}}{{- $reason = printf " (%s)" . -}}{{- end -}}
+  {{- printf "This run %s at %s and its Job has been removed%s: nothing was started." $outcome $time $reason -}}
 {{- else -}}
-  {{- printf "This run %s under the Job %s: nothing was started." $end .facts.jobName -}}
+  {{- printf "This run %s under the Job %s: nothing was started." $outcome .facts.jobName -}}
 {{- end -}}
 {{- end }}
 

@@ -55,9 +55,9 @@ prepareRun
 findJob           what this and the next two find is empty without access to a cluster
   job             the run's Job that an upgrade keeps, because it has finished or has these settings
 readEnd
-  recordedEnd     the record of this run if it has ended
-  ended           the same, if its Job has been removed
-  end             how the run ended: Finished, Failed, or empty while it has not ended
+  outcome         how the run ended: Finished, Failed, or empty while it has not ended
+  recordedEnd     what the record says of this end; empty while it says nothing of it
+  jobIsGone       whether the run has ended and its Job has been removed, so that no Job is rendered
   workersAreDone  whether it has ended and has no workers any more
 findSets
   sets            the StatefulSets that the upgrade keeps with the Job, or after it has been removed, by name

@@ -40,7 +40,7 @@ Call with (dict "from" $values "keys" $keys).
 {{- end }}
 
 {{/* Finished or Failed when a Job has ended, else empty. Call with the Job. */}}
-{{- define "horovod.jobEnd" -}}
+{{- define "horovod.jobOutcome" -}}
 {{- range (dig "status" "conditions" list .) -}}
   {{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
 {{- end -}}
@@ -51,12 +51,12 @@ Not empty where a run that has ended leaves no workers. The master scales them t
 rule (scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it must not
 scale them up, and `cleanup` may be another one than at the end, such as Always after a failed run has been
 looked at.
-Call with (dict "end" "Failed" "cleanup" "Always").
+Call with (dict "outcome" "Failed" "cleanup" "Always").
 */}}
 {{- define "horovod.removesWorkers" -}}
-{{- $ends := get (dict "OnSuccess" (list "Finished") "Always" (list "Finished" "Failed")) .cleanup
+{{- $outcomes := get (dict "OnSuccess" (list "Finished") "Always" (list "Finished" "Failed")) .cleanup
   | default list -}}
-{{- if has .end $ends -}}yes{{- end -}}
+{{- if has .outcome $outcomes -}}yes{{- end -}}
 {{- end }}
 
 {{/* Not empty when an object has all of the labels. Call with (dict "of" $object "labels" $labels). */}}
@@ -86,7 +86,7 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
   {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $facts.settingsHash -}}
-  {{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
+  {{- $isKept := or (eq (include "horovod.jobOutcome" .) "Finished") $hasSettings -}}
   {{- $isOwn := and (not .metadata.deletionTimestamp)
     (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
   {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
@@ -106,13 +106,12 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 {{- $failed := and (eq (get $record "state") "Failed") $hasSettings -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
 {{- $recorded := ternary $record dict (and $isOver (eq (get $record "run") .facts.id)) -}}
-{{- $ended := ternary $recorded dict (empty .facts.job) -}}
-{{- $end := get $ended "state" -}}
-{{- with .facts.job -}}{{- $end = include "horovod.jobEnd" . -}}{{- end -}}
-{{- $isRemoval := include "horovod.removesWorkers" (dict "end" $end "cleanup" .Values.cleanup) -}}
+{{- $outcome := get $recorded "state" -}}
+{{- with .facts.job -}}{{- $outcome = include "horovod.jobOutcome" . -}}{{- end -}}
+{{- $isRemoval := include "horovod.removesWorkers" (dict "outcome" $outcome "cleanup" .Values.cleanup) -}}
 {{- $_ := set .facts "recordedEnd" $recorded -}}
-{{- $_ := set .facts "ended" $ended -}}
-{{- $_ := set .facts "end" $end -}}
+{{- $_ := set .facts "outcome" $outcome -}}
+{{- $_ := set .facts "jobIsGone" (and (not .facts.job) (not (empty $recorded))) -}}
 {{- $_ := set .facts "workersAreDone" (eq $isRemoval "yes") -}}
 {{- end }}
 

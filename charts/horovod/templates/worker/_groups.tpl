@@ -77,7 +77,7 @@ Call with (dict "root" $ "group" $group).
 {{- $name := .group.objectName -}}
 {{- if or .root.Values.master.suspend $facts.workersAreDone -}}
 0
-{{- else if $facts.end -}}
+{{- else if $facts.outcome -}}
 {{ dig "spec" "replicas" 0 (get $facts.statefulSets $name | default dict) | int }}
 {{- else -}}
 {{- $kept := get $facts.sets $name | default dict -}}
