@@ -1,6 +1,6 @@
 """Facts that the chart derives from its values, for callers that do not render it.
 
-The rules are those of horovod.prepareNames, horovod.preparePolicies and master/role.yaml in the
+The rules are those of horovod.prepareNames, horovod.prepareNetwork and master/role.yaml in the
 chart's templates. tests/chart/test_facts.py compares both.
 """
 

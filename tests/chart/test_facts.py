@@ -115,10 +115,11 @@ REMOVALS = """\
 
 @pytest.fixture(scope="module")
 def removals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    """A chart of nothing but the templates of the run, rendered."""
+    """A chart of nothing but the rule, rendered."""
     chart = tmp_path_factory.mktemp("removals")
     templates = chart / "templates"
-    shutil.copytree(CHART / "templates" / "run", templates, ignore=shutil.ignore_patterns("*.yaml"))
+    templates.mkdir()
+    shutil.copy(CHART / "templates" / "common" / "_prepare.tpl", templates)
     (templates / "removals.yaml").write_text(REMOVALS)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: removals\nversion: 1.0.0\n")
     cases = [{"outcome": each, "cleanup": cleanup} for each in OUTCOMES for cleanup in CLEANUPS]

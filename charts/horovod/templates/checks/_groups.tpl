@@ -100,9 +100,9 @@
 {{/* The master starts one mpirun for all groups, which names the rank of each line or of no line. */}}
 {{- define "horovod.checkTags" -}}
 {{- $first := first .facts.groups -}}
-{{- $given := include "horovod.tagEntry" $first | default "not set" -}}
+{{- $given := include "horovod.envEntry" (dict "env" $first.env "name" "HVD_TAG_OUTPUT") | default "not set" -}}
 {{- range rest .facts.groups -}}
-  {{- $own := include "horovod.tagEntry" . | default "not set" -}}
+  {{- $own := include "horovod.envEntry" (dict "env" .env "name" "HVD_TAG_OUTPUT") | default "not set" -}}
   {{- if ne $own $given -}}
     {{- include "horovod.refuse" (dict
       "what" (printf

@@ -3,7 +3,7 @@
 {{- define "horovod.checkMonitoring" -}}
 {{- if .Values.horovod.timeline -}}
   {{- range .facts.groups -}}
-    {{- if not (include "horovod.hasEnv" (dict "env" .env "name" "OUTPUT_PATH")) -}}
+    {{- if not (include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH")) -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name)
         "why" "the timeline is written there"

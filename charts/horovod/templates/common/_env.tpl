@@ -8,12 +8,6 @@
 - {name: LOGNAME, value: horovod}
 {{- end }}
 
-{{/* The entry of the framework for the master and the workers; empty for Horovod. */}}
-{{- define "horovod.frameworkVariable" -}}
-{{- $framework := .Values.launch.framework -}}
-{{- if ne $framework "horovod" -}}{name: HVD_FRAMEWORK, value: {{ quote $framework }}}{{- end -}}
-{{- end }}
-
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last
 entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME).
@@ -57,8 +51,13 @@ variables are known.
 {{- end -}}
 {{- end }}
 
-{{/* Not empty when the list has the variable, with value or valueFrom. */}}
-{{- define "horovod.hasEnv" -}}
+{{/*
+The entry of a variable as JSON; empty where the list has none. Of several, it is the last one.
+Call with (dict "env" $list "name" "OUTPUT_PATH").
+*/}}
+{{- define "horovod.envEntry" -}}
 {{- $name := .name -}}
-{{- range .env -}}{{- if eq .name $name -}}yes{{- end -}}{{- end -}}
+{{- $entry := "" -}}
+{{- range .env -}}{{- if eq .name $name -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
+{{- $entry -}}
 {{- end }}

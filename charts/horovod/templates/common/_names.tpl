@@ -1,25 +1,5 @@
 {{/* Names, labels and selectors of the objects. */}}
 
-{{- define "horovod.prepareNames" -}}
-{{- $facts := .facts -}}
-{{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains
-it. */ -}}
-{{- $suffix := .Values.nameOverride -}}
-{{- if and $suffix (contains $suffix .Release.Name) -}}{{- $suffix = "" -}}
-{{- else if and (not $suffix) (ne .Chart.Name "horovod") -}}{{- $suffix = .Chart.Name -}}
-{{- end -}}
-{{- $fullname := .Values.fullnameOverride | default (list .Release.Name $suffix | compact | join "-") -}}
-{{- $account := ternary (printf "%s-master" $fullname) "" .Values.serviceAccount.create -}}
-{{- $_ := set $facts "fullname" $fullname -}}
-{{- $_ := set $facts "name" (.Values.nameOverride | default .Chart.Name) -}}
-{{- $_ := set $facts "serviceAccount" (.Values.serviceAccount.name | default $account) -}}
-{{- $_ := set $facts "record" (printf "%s-run" $fullname) -}}
-{{- /* With Volcano, queueName is a queue of Volcano. */ -}}
-{{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
-{{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
-{{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
-{{- end }}
-
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.selector" -}}
 {{ include "horovod.runSelector" .root }}
@@ -62,4 +42,10 @@ helm.sh/chart: {{ $chart | trunc 63 | trimSuffix "-" | quote }}
 {{- with $own }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* Labels with the run of a Job or StatefulSet. */}}
+{{- define "horovod.runLabels" -}}
+hvdchart/run: {{ .facts.id | quote }}
+hvdchart/settings-hash: {{ .facts.settingsHash | quote }}
 {{- end }}

@@ -174,3 +174,31 @@ Call with (dict "items" $list "key" "name").
 {{- end -}}
 {{ toYaml $unique }}
 {{- end }}
+
+{{/* Node selector, affinity and tolerations. Call with a map that has these, such as .Values.master. */}}
+{{- define "horovod.scheduling" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/*
+The pod template of a Job or StatefulSet that the upgrade keeps, without what the Job controller adds. Call
+with the object.
+*/}}
+{{- define "horovod.keptTemplate" -}}
+{{- $template := .spec.template -}}
+{{- $labels := omit $template.metadata.labels "controller-uid" "job-name" -}}
+{{- $labels = omit $labels "batch.kubernetes.io/controller-uid" "batch.kubernetes.io/job-name" -}}
+{{- $metadata := merge (dict "labels" $labels) (pick $template.metadata "annotations") -}}
+{{- dict "metadata" $metadata "spec" $template.spec | toYaml -}}
+{{- end }}

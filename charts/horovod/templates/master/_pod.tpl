@@ -1,16 +1,3 @@
-{{/* The master's pod. */}}
-
-{{- define "horovod.prepareMaster" -}}
-{{- $facts := .facts -}}
-{{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's
-pods. Without a ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of
-the settings only. */ -}}
-{{- $_ := set $facts "masterPod" (include "horovod.masterPod" .) -}}
-{{- $content := ternary $facts.masterPod $facts.settingsHash (ne $facts.serviceAccount "") -}}
-{{- $name := printf "%s-master-%s" $facts.fullname (sha256sum $content | trunc 8) -}}
-{{- $_ := set $facts "jobName" (dig "metadata" "name" $name $facts.job) -}}
-{{- end }}
-
 {{/* The template of the master's pod. */}}
 {{- define "horovod.masterPod" -}}
 {{- $master := .Values.master -}}
@@ -27,8 +14,8 @@ metadata:
   {{- end }}
 spec:
   restartPolicy: Never
-  {{- with include "horovod.schedulingGroup" . }}
-  {{- . | nindent 2 }}
+  {{- if eq .Values.gang "Kubernetes" }}
+  schedulingGroup: {podGroupName: {{ .facts.podGroup | quote }}}
   {{- end }}
   {{- with .facts.serviceAccount }}
   serviceAccountName: {{ . | quote }}
@@ -94,13 +81,13 @@ spec:
 {{- $secrets := .facts.keys.secrets }}
 - {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" $secrets.master $secrets.worker | quote }}}
 {{- end }}
-{{- with include "horovod.tagEntry" (first .facts.groups) }}
+{{- with include "horovod.envEntry" (dict "env" (first .facts.groups).env "name" "HVD_TAG_OUTPUT") }}
   {{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
   (hvd_pods/master/mpi.py). */}}
 - {{ . }}
 {{- end }}
-{{- with include "horovod.frameworkVariable" . }}
-- {{ . }}
+{{- if ne .Values.launch.framework "horovod" }}
+- {name: HVD_FRAMEWORK, value: {{ quote .Values.launch.framework }}}
 {{- end }}
 {{- with .Values.serviceMesh }}
 - {name: HVD_MESH, value: {{ . | quote }}}

@@ -1,5 +1,3 @@
-{{/* Storing the results at the end of the run. */}}
-
 {{/*
 The sidecar that stores the results when the master asks for it: hvd_pods/master/results.sh. Kubernetes ends
 it with the master, and its exit code is not the pod's.

@@ -1,5 +1,3 @@
-{{/* Staging: filling a volume before the workers start. */}}
-
 {{/*
 The init container that fills a volume before a worker starts: hvd_pods/worker/stage.sh.
 Call with (dict "root" $ "group" $group).
@@ -18,7 +16,7 @@ Call with (dict "root" $ "group" $group).
     {{- $variables := list
       (dict "name" "HOME" "value" "/tmp")
       (dict "name" "STAGING_PATH" "value" (trimSuffix "/" $staging.path))
-      (dict "name" "STAGING_KEY" "value" (include "horovod.stagingKey" .root))
+      (dict "name" "STAGING_KEY" "value" .root.facts.stagingKey)
       (dict "name" "STAGING_OWNER" "value" $owner)
       (dict "name" "STAGING_VERIFY" "value" $staging.verify) }}
     {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env")
@@ -38,39 +36,4 @@ Call with (dict "root" $ "group" $group).
     - {{ toYaml $mount | nindent 6 | trim }}
     {{- end }}
 {{- end }}
-{{- end }}
-
-{{/* A hash of the source of the data. */}}
-{{- define "horovod.stagingKey" -}}
-{{- pick .Values.staging "image" "command" "env" | toJson | sha256sum | trunc 16 -}}
-{{- end }}
-
-{{/*
-Finds the nodes that have the data of each group: the keys of a ConfigMap (hvd_pods/cluster/staged.py writes
-it). Its name is a hash of the source and the directory, so that later runs and other releases of the
-namespace share it.
-*/}}
-{{- define "horovod.findNodes" -}}
-{{- $staging := .Values.staging -}}
-{{- $key := include "horovod.stagingKey" . -}}
-{{- $path := trimSuffix "/" $staging.path -}}
-{{- range $group := .facts.groups -}}
-  {{- $staged := "" -}}
-  {{- if and $staging.command (ne $staging.nodes "Any") -}}
-    {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) | fromJson -}}
-    {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
-    {{- range .volumes -}}
-      {{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
-        {{- $directory := printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
-        {{- $staged = printf "%s %s" $directory $key | sha256sum | trunc 10 | printf "horovod-staged-%s" -}}
-      {{- end -}}
-    {{- end -}}
-  {{- end -}}
-  {{- $list := dict -}}
-  {{- if $staged -}}
-    {{- $list = lookup "v1" "ConfigMap" $.Release.Namespace $staged | default dict -}}
-  {{- end -}}
-  {{- $_ := set $group "staged" $staged -}}
-  {{- $_ := set $group "stagedNodes" (keys ($list.data | default dict) | sortAlpha) -}}
-{{- end -}}
 {{- end }}

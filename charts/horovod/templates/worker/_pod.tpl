@@ -1,35 +1,6 @@
-{{/* A worker's pod. */}}
-
-{{- define "horovod.prepareWorkers" -}}
-{{- $facts := .facts -}}
-{{- range $group := .facts.groups -}}
-  {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of
-  its own. */ -}}
-  {{- $ofRun := printf "%s-%s" .objectName (trunc 8 $facts.settingsHash) -}}
-  {{- $name := ternary .objectName $ofRun (empty $facts.kueue) -}}
-  {{- $metadata := include "horovod.podMetadata" (dict "root" $ "of" $group) | fromJson -}}
-  {{- $placed := dict "root" $ "group" $group "nodes" .stagedNodes -}}
-  {{- $anywhere := dict "root" $ "group" $group "nodes" list -}}
-  {{- /* The revision names the version of the keys, and tells the master which pods are current. The nodes
-  are no part of it: running workers are on such nodes already. A StatefulSet that the upgrade keeps keeps
-  its own. */ -}}
-  {{- $content := list $metadata.labels $metadata.annotations | toJson
-    | printf "%s %s" (include "horovod.workerPodSpec" $anywhere) -}}
-  {{- $revision := sha256sum $content | trunc 10 -}}
-  {{- with get $facts.sets $name -}}
-    {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
-  {{- end -}}
-  {{- $_ := set $group "statefulSet" $name -}}
-  {{- $_ := set $group "labels" $metadata.labels -}}
-  {{- $_ := set $group "annotations" $metadata.annotations -}}
-  {{- $_ := set $group "pod" (include "horovod.workerPodSpec" $placed) -}}
-  {{- $_ := set $group "revision" $revision -}}
-{{- end -}}
-{{- end }}
-
 {{/*
 The pod spec of a worker.
-Call with (dict "root" $ "group" $group "nodes" $list): the nodes that have the staged data, or none.
+Call with (dict "root" $ "group" $group "affinity" $affinity).
 */}}
 {{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
@@ -37,8 +8,8 @@ Call with (dict "root" $ "group" $group "nodes" $list): the nodes that have the 
 {{- if not (hasKey $group.podSpec "automountServiceAccountToken") -}}
 automountServiceAccountToken: false
 {{- end }}
-{{- with include "horovod.schedulingGroup" $root }}
-{{ . }}
+{{- if eq $root.Values.gang "Kubernetes" }}
+schedulingGroup: {podGroupName: {{ $root.facts.podGroup | quote }}}
 {{- end }}
 {{- if $root.Values.hostNetwork }}
   {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as
@@ -51,8 +22,8 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- with include "horovod.addedPodFields" $group }}
   {{- . | trim | nindent 0 }}
 {{- end }}
-{{- $affinity := include "horovod.workerAffinity" . | fromYaml }}
-{{- with include "horovod.scheduling" (set (pick $group "nodeSelector" "tolerations") "affinity" $affinity) }}
+{{- $scheduling := set (pick $group "nodeSelector" "tolerations") "affinity" .affinity }}
+{{- with include "horovod.scheduling" $scheduling }}
 {{ trim . }}
 {{- end }}
 {{- $own := include "horovod.addedContainers" (dict "root" $root "containers" $group.initContainers) }}
@@ -73,9 +44,8 @@ containers:
       {{- end }}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
-      {{- $tuning := include "horovod.tuningVariables" . | fromJsonArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}
-      {{- include "horovod.env" (dict "entries" (concat $variables $group.env $tuning) "of" $of)
+      {{- include "horovod.env" (dict "entries" (concat $variables $group.env $group.tuning) "of" $of)
         | nindent 6 }}
     {{- with include "horovod.addedContainerFields" $group }}
     {{- . | trim | nindent 4 }}
@@ -131,14 +101,14 @@ would. */}}
 - {name: HVD_IN_QUEUE, value: "1"}
 {{- end }}
 - {name: HVD_STALL_TIMEOUT, value: {{ int .root.facts.effective.launch.stallTimeoutSeconds | quote }}}
-{{- if include "horovod.fusesByRanks" .root }}
+{{- if .root.facts.ranksChooseFusion }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}
 {{- end }}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
 {{- end }}
-{{- with include "horovod.frameworkVariable" .root }}
-- {{ . }}
+{{- if ne .root.Values.launch.framework "horovod" }}
+- {name: HVD_FRAMEWORK, value: {{ quote .root.Values.launch.framework }}}
 {{- end }}
 {{- /* Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled
 is false. */}}

@@ -1,22 +1,3 @@
-{{/* The script, and the run as the master gets it. */}}
-
-{{- define "horovod.prepareScript" -}}
-{{- /* A single Python file is the command itself. */ -}}
-{{- $files := keys .facts.code.files -}}
-{{- $command := .Values.master.args -}}
-{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
-{{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
-  {{- $command = list "python3" (first $files) -}}
-{{- end -}}
-{{- $output := "" -}}
-{{- range .Values.worker.env -}}
-  {{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
-{{- end -}}
-{{- $_ := set .facts "command" $command -}}
-{{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
-{{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
-{{- end }}
-
 {{/*
 The run as JSON, whose keys are the fields of Run in hvd_pods/shared/run.py. With hostNetwork the master does
 not have the workers' interface, so that only the workers' environment names it.
