@@ -93,13 +93,6 @@ def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
     assert render(values, helm="helm3") == render(values, helm="helm4")
 
 
-def test_any_file_may_be_rendered_first() -> None:
-    """Helm decides the order of the files, so that each of them prepares the values."""
-    files = [file for file in (CHART / "templates").rglob("*.*") if file.suffix != ".tpl"]
-    prepare = '{{- include "horovod.prepare" . -}}'
-    assert [file for file in files if prepare not in file.read_text()] == []
-
-
 # What dashboards, Headlamp, Argo CD and `kubectl` group by. Pods have fewer: another version of the
 # chart must not replace them.
 OF_PODS = {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}

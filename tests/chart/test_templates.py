@@ -1,0 +1,90 @@
+"""The templates prepare their facts in one file, which declares all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.chart.render import CHART
+
+TEMPLATES = CHART / "templates"
+PREPARE = TEMPLATES / "common" / "_prepare.tpl"
+# The first comment describes the file, and the others what the definition below them does.
+COMMENT = re.compile(r"\{\{-? ?/\*(.*?)\*/ ?-?\}\}", re.DOTALL)
+DECLARATION = re.compile(r"^  ([a-z]\S*(?:, [a-z]\S*)*)  +\S", re.MULTILINE)
+SET = re.compile(r'\bset \$?\.?(facts|group|[a-z]+) "([A-Za-z0-9]+)"')
+READ = re.compile(r"\bfacts\.(\w+)(?:\.(\w+))?")
+DEFINED = re.compile(r'\bdefine "([^"]+)"')
+INCLUDED = re.compile(r'\binclude "([^"]+)"')
+
+
+def read_templates(pattern: str = "*.*") -> dict[Path, str]:
+    """The text of each template."""
+    return {file: file.read_text() for file in sorted(TEMPLATES.rglob(pattern))}
+
+
+def declared_facts() -> list[str]:
+    """The names that the comments of _prepare.tpl list."""
+    _, *comments = COMMENT.findall(PREPARE.read_text())
+    lists = (names for text in comments for names in DECLARATION.findall(text))
+    return [name for names in lists for name in names.split(", ")]
+
+
+def set_facts() -> set[str]:
+    """The names that _prepare.tpl sets: of facts, and of keys of facts and of groups."""
+    text = COMMENT.sub("", PREPARE.read_text())
+    found = set(SET.findall(text))
+    facts = {name for owner, name in found if owner == "facts"}
+    keys = {f"{owner}.{name}" for owner, name in found if owner in facts}
+    of_groups = {f"groups[].{name}" for owner, name in found if owner == "group"}
+    return facts | keys | of_groups
+
+
+def read_facts() -> Iterator[tuple[str, str]]:
+    """Each fact and the key of it that a template reads; the key is empty for the whole fact."""
+    for text in read_templates().values():
+        yield from READ.findall(COMMENT.sub("", text))
+
+
+def test_any_file_may_be_rendered_first() -> None:
+    """Helm decides the order of the files, so that each of them prepares the values."""
+    prepare = '{{- include "horovod.prepare" . -}}'
+    files = read_templates()
+    unprepared = [
+        file for file, text in files.items() if file.suffix != ".tpl" and prepare not in text
+    ]
+    assert unprepared == []
+
+
+def test_each_fact_that_is_set_is_declared_once() -> None:
+    declared = declared_facts()
+    assert len(set(declared)) == len(declared)
+    parents = {name.partition(".")[0] for name in declared if "." in name and "[]" not in name}
+    assert set(declared) | parents == set_facts()
+
+
+def test_templates_read_each_declared_fact_and_no_other() -> None:
+    declared = declared_facts()
+    plain = {name for name in declared if "." not in name}
+    keys = {name for name in declared if "." in name and "[]" not in name}
+    parents = {name.partition(".")[0] for name in keys}
+    read = set(read_facts())
+    assert {fact for fact, _ in read} == plain | parents
+    assert {f"{fact}.{key}" for fact, key in read if fact in parents and key} == keys
+    text = "\n".join(COMMENT.sub("", text) for text in read_templates().values())
+    of_groups = {name.partition(".")[2] for name in declared if "[]" in name}
+    assert {key for key in of_groups if not re.search(rf"\.{key}\b", text)} == set()
+
+
+def test_each_definition_is_included() -> None:
+    text = "\n".join(read_templates().values())
+    defined = DEFINED.findall(text)
+    assert len(set(defined)) == len(defined)
+    assert set(defined) == set(INCLUDED.findall(text))
+
+
+def test_refusals_have_one_form() -> None:
+    """The definition horovod.refuse alone calls `fail`."""
+    texts = (COMMENT.sub("", text) for text in read_templates().values())
+    assert sum(len(re.findall(r"\bfail\b", text)) for text in texts) == 1
