@@ -1,30 +1,17 @@
 {{/*
 All refusals of values that contradict each other. The schema says what it can; these are the rest, each with
 both keys and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Only
-horovod.env refuses values itself (horovod.checkReferences), because it alone has the chart's variables beside
-those of the values.
+horovod.env refuses values itself, because it alone has the chart's variables beside those of the values.
 */}}
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkPrograms" . -}}
 {{- include "horovod.checkNames" . -}}
-{{- include "horovod.checkImages" . -}}
 {{- include "horovod.checkGroups" . -}}
-{{- include "horovod.checkWorkers" . -}}
-{{- include "horovod.checkSpares" . -}}
-{{- include "horovod.checkGpus" . -}}
-{{- include "horovod.checkTags" . -}}
-{{- include "horovod.checkPlacement" . -}}
-{{- include "horovod.checkLaunch" . -}}
-{{- include "horovod.checkBinding" . -}}
-{{- include "horovod.checkEnd" . -}}
-{{- include "horovod.checkNetwork" . -}}
-{{- include "horovod.checkAgent" . -}}
-{{- include "horovod.checkMonitoring" . -}}
-{{- include "horovod.checkStaging" . -}}
-{{- include "horovod.checkResults" . -}}
-{{- include "horovod.checkCode" . -}}
-{{- include "horovod.checkReserved" . -}}
 {{- include "horovod.checkPods" . -}}
+{{- include "horovod.checkLaunch" . -}}
+{{- include "horovod.checkNetwork" . -}}
+{{- include "horovod.checkMonitoring" . -}}
+{{- include "horovod.checkData" . -}}
 {{- include "horovod.checkGang" . -}}
 {{- include "horovod.checkCluster" . -}}
 {{- end }}

@@ -1,29 +1,5 @@
 {{/* Refusals about code, data and results. */}}
-
-{{- define "horovod.checkCode" -}}
-{{- $code := .Values.code -}}
-{{- $size := .facts.code.size -}}
-{{- $most := int .facts.shared.codeCharacters -}}
-{{- if gt $size $most -}}
-  {{- include "horovod.refuse" (dict
-    "what" (printf "code.files and code.archive have %d characters" $size)
-    "why" "Helm stores them twice in a Secret of at most 1 MiB"
-    "do" (printf "use at most %d, and put more into the image or onto a volume" $most)) -}}
-{{- end -}}
-{{- if and $code.archive (not (hasPrefix "H4sI" $code.archive)) -}}
-  {{- $command := "tar -cz -C FOLDER . | base64 -w0 > code.b64" -}}
-  {{- include "horovod.refuse" (dict
-    "what" "code.archive is not a tar.gz in base64"
-    "do" (printf "make it with `%s`, and pass it with --set-file code.archive=code.b64" $command)) -}}
-{{- end -}}
-{{- if and .facts.code.version (eq (.facts.command | len) 0) -}}
-  {{- include "horovod.refuse" (dict
-    "what" "code is set but master.args is empty"
-    "do" "set it to the training command, such as [python, train.py]") -}}
-{{- end -}}
-{{- end }}
-
-{{- define "horovod.checkStaging" -}}
+{{- define "horovod.checkData" -}}
 {{- $staging := .Values.staging -}}
 {{- if and $staging.command (not $staging.path) -}}
   {{- include "horovod.refuse" (dict
@@ -52,9 +28,6 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- end }}
-
-{{- define "horovod.checkResults" -}}
 {{- $results := .Values.results -}}
 {{- if $results.command -}}
   {{- $path := .facts.resultsPath | trimSuffix "/" -}}
@@ -86,5 +59,25 @@
         "do" "set the command that stores them") -}}
     {{- end -}}
   {{- end -}}
+{{- end -}}
+{{- $code := .Values.code -}}
+{{- $size := .facts.code.size -}}
+{{- $most := int .facts.shared.codeCharacters -}}
+{{- if gt $size $most -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "code.files and code.archive have %d characters" $size)
+    "why" "Helm stores them twice in a Secret of at most 1 MiB"
+    "do" (printf "use at most %d, and put more into the image or onto a volume" $most)) -}}
+{{- end -}}
+{{- if and $code.archive (not (hasPrefix "H4sI" $code.archive)) -}}
+  {{- $command := "tar -cz -C FOLDER . | base64 -w0 > code.b64" -}}
+  {{- include "horovod.refuse" (dict
+    "what" "code.archive is not a tar.gz in base64"
+    "do" (printf "make it with `%s`, and pass it with --set-file code.archive=code.b64" $command)) -}}
+{{- end -}}
+{{- if and .facts.code.version (eq (.facts.command | len) 0) -}}
+  {{- include "horovod.refuse" (dict
+    "what" "code is set but master.args is empty"
+    "do" "set it to the training command, such as [python, train.py]") -}}
 {{- end -}}
 {{- end }}

@@ -1,5 +1,4 @@
 {{/* Refusals of worker groups. */}}
-
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
 {{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
@@ -22,10 +21,7 @@
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}
-{{- end }}
-
-{{/* The Role names every pod that the master may replace, so that the number of workers has a limit. */}}
-{{- define "horovod.checkWorkers" -}}
+{{- /* The Role names every pod that the master may replace, so that the number of workers has a limit. */ -}}
 {{- $most := .facts.shared.workers | int -}}
 {{- $workers := add .facts.workers .facts.spares | int -}}
 {{- if gt $workers $most -}}
@@ -34,11 +30,7 @@
     "why" (printf "the chart supports at most %d" $most)
     "do" "lower one of them") -}}
 {{- end -}}
-{{- end }}
-
-{{/* Refuses spares that could never replace a worker, and a minimum that could never be used. */}}
-{{- define "horovod.checkSpares" -}}
-{{- $root := . -}}
+{{- /* Spares that could never replace a worker, and a minimum that could never be used. */ -}}
 {{- range $group := .facts.groups -}}
   {{- if gt (int $group.minimum) (int $group.number) -}}
     {{- $minimum := int $group.minimum -}}
@@ -49,7 +41,7 @@
   {{- range $key := list "spares" "minimum" -}}
     {{- if get $group $key -}}
       {{- $setting := printf "group %q: %s is %d" $group.name $key (get $group $key | int) -}}
-      {{- range $root.Values.master.args -}}
+      {{- range $.Values.master.args -}}
         {{- with regexFind (printf "\\b%s-[0-9]+" $group.objectName) . -}}
           {{- include "horovod.refuse" (dict
             "what" (printf "%s but master.args names the worker %q" $setting .)
@@ -60,9 +52,6 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- end }}
-
-{{- define "horovod.checkGpus" -}}
 {{- $known := .facts.shared -}}
 {{- $pattern := printf "^(%s)$" $known.gpus -}}
 {{- range .facts.groups -}}
@@ -95,10 +84,7 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- end }}
-
-{{/* The master starts one mpirun for all groups, which names the rank of each line or of no line. */}}
-{{- define "horovod.checkTags" -}}
+{{- /* The master starts one mpirun for all groups, which names the rank of each line or of no line. */ -}}
 {{- $first := first .facts.groups -}}
 {{- $given := include "horovod.envEntry" (dict "env" $first.env "name" "HVD_TAG_OUTPUT") | default "not set" -}}
 {{- range rest .facts.groups -}}

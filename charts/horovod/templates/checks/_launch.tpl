@@ -1,5 +1,4 @@
-{{/* Refusals of launch settings. */}}
-
+{{/* Refusals of how the run is launched and how it ends. */}}
 {{- define "horovod.checkLaunch" -}}
 {{- $mode := .Values.launch.mode -}}
 {{- $hasLaunch := has "$(LAUNCH)" .Values.master.args -}}
@@ -48,9 +47,6 @@
     "why" "that program starts ranks itself"
     "do" "write the ranks' command alone, as hvdchart migrate does, or set launch.mode to custom") -}}
 {{- end -}}
-{{- end }}
-
-{{- define "horovod.checkBinding" -}}
 {{- $binding := .Values.launch.binding -}}
 {{- $needed := get (dict "core" "coresPerRank" "socket" "ranksPerSocket") $binding.to -}}
 {{- if and $needed (not (get $binding $needed)) -}}
@@ -69,5 +65,16 @@
   {{- include "horovod.refuse" (dict
     "what" (printf "launch.binding.ranksPerSocket is %d but launch.binding.to is none" $ranks)
     "why" "it applies only with core or socket") -}}
+{{- end -}}
+{{- if and (not (kindIs "invalid" .Values.master.ttlSecondsAfterFinished)) (ne .Values.cleanup "Always") -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "master.ttlSecondsAfterFinished is set but cleanup is %s" .Values.cleanup)
+    "why" "the workers of a failed run would remain after the Job is removed"
+    "do" "set cleanup to Always") -}}
+{{- end -}}
+{{- if and (eq .Values.cleanup "Always") (not .facts.serviceAccount) -}}
+  {{- include "horovod.refuse" (dict
+    "what" "cleanup is Always but serviceAccount.create is false and serviceAccount.name is empty"
+    "why" "without a ServiceAccount, the master could not scale the workers") -}}
 {{- end -}}
 {{- end }}

@@ -1,5 +1,4 @@
 {{/* Refusals of names: those of the objects, and those that the chart uses itself. */}}
-
 {{- define "horovod.checkNames" -}}
 {{- $fullname := .facts.fullname -}}
 {{- $from := "from the release's name and the chart's alias" -}}
@@ -19,10 +18,7 @@
     "why" "the name of the master's Job must not exceed 63"
     "do" (printf "use at most %d, or replace the name with fullnameOverride" $longest)) -}}
 {{- end -}}
-{{- end }}
-
-{{/* Names of variables, volumes and paths that the chart uses itself. */}}
-{{- define "horovod.checkReserved" -}}
+{{- /* Names of variables, volumes and paths that the chart uses itself. */ -}}
 {{- $reserved := .facts.shared.reserved -}}
 {{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
 {{- $_ := set $environments "results.env" .Values.results.env -}}

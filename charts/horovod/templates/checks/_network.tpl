@@ -1,5 +1,4 @@
-{{/* Refusals of network settings. */}}
-
+{{/* Refusals of settings of the network and of the agent. */}}
 {{- define "horovod.checkNetwork" -}}
 {{- if .Values.hostNetwork -}}
   {{- if eq .Values.serviceMesh "Ambient" -}}
@@ -23,5 +22,23 @@
       "why" "Kubernetes uses that port on nodes (etcd, API server, kubelet, kube-proxy or node ports)"
       "do" "choose another port") -}}
   {{- end -}}
+{{- end -}}
+{{- $agent := .Values.agent -}}
+{{- $metricsPort := .facts.shared.metricsPort | int -}}
+{{- if and .Values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "metrics.enabled is true but agent.port is %d" $metricsPort)
+    "why" "a worker's metrics are on that port"
+    "do" "choose another one") -}}
+{{- end -}}
+{{- $given := printf
+  "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
+{{- if ne (empty $agent.masterSecret) (empty $agent.workerSecret) -}}
+  {{- include "horovod.refuse" (dict "what" $given "do" "give both, or neither and the chart makes the keys") -}}
+{{- end -}}
+{{- if and $agent.masterSecret (eq $agent.masterSecret $agent.workerSecret) -}}
+  {{- include "horovod.refuse" (dict
+    "what" $given
+    "do" "give two Secrets, because the workers would have the master's key") -}}
 {{- end -}}
 {{- end }}

@@ -1,10 +1,11 @@
-{{/* Refusals of what the values add to pods: images, fields, containers, labels and ServiceAccounts. */}}
-
-{{/* The chart has no default image, because no public registry has one with everything that it needs. */}}
-{{- define "horovod.checkImages" -}}
+{{/* Refusals of what the values say of pods: images, placement, rights, fields, containers and labels. */}}
+{{- define "horovod.checkPods" -}}
+{{- /* The chart has no default image, because no public registry has one with everything that it needs. */ -}}
 {{- $owners := dict "master" .Values.master.image -}}
 {{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
-{{- with .Values.tensorboard -}}{{- if .enabled -}}{{- $_ := set $owners "tensorboard" .image -}}{{- end -}}{{- end -}}
+{{- if .Values.tensorboard.enabled -}}
+  {{- $_ := set $owners "tensorboard" .Values.tensorboard.image -}}
+{{- end -}}
 {{- $default := .Values.image.repository -}}
 {{- range $of, $image := $owners -}}
   {{- if not (or $image.repository $default) -}}
@@ -15,9 +16,27 @@
       "do" (printf "set it to an image with Python 3, such as %s; %s" $example $build)) -}}
   {{- end -}}
 {{- end -}}
-{{- end }}
-
-{{- define "horovod.checkPods" -}}
+{{- $user := .Values.podSecurityContext.runAsUser -}}
+{{- range .facts.groups -}}
+  {{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: spread is Required but affinity.podAntiAffinity is given too" .name)
+      "do" "use only one of them (spread: None leaves it to affinity)") -}}
+  {{- end -}}
+  {{- if and .capabilities (ne (toString $user) "0") -}}
+    {{- $uid := toString ($user | default "the image's") -}}
+    {{- $capabilities := printf "group %q: capabilities is %s" .name (toJson .capabilities) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "%s but podSecurityContext.runAsUser is %s" $capabilities $uid)
+      "why" "Linux gives added capabilities to root only"
+      "do" "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit") -}}
+  {{- end -}}
+{{- end -}}
+{{- if and .Values.podSecurityContext.runAsNonRoot (eq (toString $user) "0") -}}
+  {{- include "horovod.refuse" (dict
+    "what" "podSecurityContext.runAsUser is 0 but runAsNonRoot is true"
+    "do" "for a root image set runAsNonRoot to false too") -}}
+{{- end -}}
 {{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
 {{- range .facts.groups -}}
   {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
@@ -51,85 +70,77 @@
 {{- end }}
 
 {{/*
-The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does. OF
-stands for worker, master or the group. The workers' ServiceAccount is the user's.
+What the values add to the pod of the master or of a group.
+Call with (dict "root" $ "of" "master" "values" .Values.master).
 */}}
-{{- define "horovod.ownedPodFields" -}}
-affinity: OF.affinity
-automountServiceAccountToken: serviceAccount
-containers: worker.extraContainers
-enableServiceLinks: ""
-ephemeralContainers: ""
-hostNetwork: hostNetwork
-hostname: ""
-imagePullSecrets: imagePullSecrets
-initContainers: OF.initContainers
-nodeSelector: OF.nodeSelector
-priorityClassName: priorityClassName
-restartPolicy: ""
-schedulerName: schedulerName
-schedulingGroup: gang
-securityContext: podSecurityContext
-serviceAccount: serviceAccount
-serviceAccountName: serviceAccount
-setHostnameAsFQDN: ""
-subdomain: ""
-terminationGracePeriodSeconds: OF.terminationGracePeriodSeconds
-tolerations: OF.tolerations
-volumes: volumes
-{{- end }}
-
-{{/* The same for the main container. */}}
-{{- define "horovod.ownedContainerFields" -}}
-args: master.args
-command: master.args
-env: OF.env
-envFrom: OF.envFrom
-image: OF.image
-imagePullPolicy: OF.image
-name: ""
-ports: ""
-resources: OF.resources
-restartPolicy: ""
-restartPolicyRules: ""
-securityContext: securityContext
-startupProbe: ""
-terminationMessagePath: ""
-terminationMessagePolicy: ""
-volumeMounts: volumeMounts
-{{- end }}
-
 {{- define "horovod.checkPod" -}}
 {{- $of := .of -}}
-{{- $owned := include "horovod.ownedPodFields" . | fromYaml -}}
+{{- $values := .values -}}
+{{- /* The fields that the chart sets, with the values that change them, or "" where nothing does. OF stands
+for worker, master or the group. */ -}}
+{{- $podFields := dict
+  "affinity" "OF.affinity"
+  "automountServiceAccountToken" "serviceAccount"
+  "containers" "worker.extraContainers"
+  "enableServiceLinks" ""
+  "ephemeralContainers" ""
+  "hostNetwork" "hostNetwork"
+  "hostname" ""
+  "imagePullSecrets" "imagePullSecrets"
+  "initContainers" "OF.initContainers"
+  "nodeSelector" "OF.nodeSelector"
+  "priorityClassName" "priorityClassName"
+  "restartPolicy" ""
+  "schedulerName" "schedulerName"
+  "schedulingGroup" "gang"
+  "securityContext" "podSecurityContext"
+  "serviceAccount" "serviceAccount"
+  "serviceAccountName" "serviceAccount"
+  "setHostnameAsFQDN" ""
+  "subdomain" ""
+  "terminationGracePeriodSeconds" "OF.terminationGracePeriodSeconds"
+  "tolerations" "OF.tolerations"
+  "volumes" "volumes" -}}
+{{- $containerFields := dict
+  "args" "master.args"
+  "command" "master.args"
+  "env" "OF.env"
+  "envFrom" "OF.envFrom"
+  "image" "OF.image"
+  "imagePullPolicy" "OF.image"
+  "name" ""
+  "ports" ""
+  "resources" "OF.resources"
+  "restartPolicy" ""
+  "restartPolicyRules" ""
+  "securityContext" "securityContext"
+  "startupProbe" ""
+  "terminationMessagePath" ""
+  "terminationMessagePolicy" ""
+  "volumeMounts" "volumeMounts" -}}
 {{- if ne $of "master" -}}
-  {{- $owned = omit $owned "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
-  {{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
+  {{- /* The workers' ServiceAccount is the user's. */ -}}
+  {{- $podFields = omit $podFields "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
+  {{- if .root.Values.hostNetwork -}}{{- $_ := set $podFields "dnsPolicy" "hostNetwork" -}}{{- end -}}
 {{- end -}}
-{{- range $field, $value := .values.podSpec -}}
-  {{- include "horovod.refuseOwned" (dict "of" $of "in" "podSpec" "field" $field "owned" $owned) -}}
-{{- end -}}
-{{- $owned = include "horovod.ownedContainerFields" . | fromYaml -}}
-{{- range $field, $value := .values.container -}}
-  {{- include "horovod.refuseOwned" (dict "of" $of "in" "container" "field" $field "owned" $owned) -}}
+{{- range $key, $owned := dict "podSpec" $podFields "container" $containerFields -}}
+  {{- range $field, $value := get $values $key -}}
+    {{- if hasKey $owned $field -}}
+      {{- $other := get $owned $field | replace "OF" $of -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s.%s has %s" $of $key $field)
+        "why" "the chart sets that field"
+        "do" (ternary "remove it" (printf "use %s" $other) (empty $other))) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- $names := list "master" "worker" "staging" "results" -}}
-{{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
+{{- range concat ($values.initContainers | default list) ($values.extraContainers | default list) -}}
   {{- if has .name $names -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "%s has two containers named %q, or it is a name of the chart's" $of .name)
       "do" "rename yours") -}}
   {{- end -}}
   {{- $names = append $names .name -}}
-{{- end -}}
-{{- end }}
-
-{{- define "horovod.refuseOwned" -}}
-{{- if hasKey .owned .field -}}
-  {{- $key := get .owned .field | replace "OF" .of -}}
-  {{- include "horovod.refuse" (dict
-    "what" (printf "%s.%s has %s" .of .in .field)
-    "why" "the chart sets that field"
-    "do" (ternary "remove it" (printf "use %s" $key) (empty $key))) -}}
 {{- end -}}
 {{- end }}
