@@ -632,12 +632,14 @@ namespace share it.
   stagingKey      a hash of the source of the data
   groups[].staged  the ConfigMap of the nodes that have the group's data; empty without one
   groups[].stagedNodes  these nodes
+  nodesWithData   the nodes that have the data of one of the groups
 */}}
 {{- define "horovod.findNodes" -}}
 {{- $staging := .Values.staging -}}
 {{- $key := pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 -}}
 {{- $_ := set .facts "stagingKey" $key -}}
 {{- $path := trimSuffix "/" $staging.path -}}
+{{- $all := list -}}
 {{- range $group := .facts.groups -}}
   {{- $staged := "" -}}
   {{- if and $staging.command (ne $staging.nodes "Any") -}}
@@ -656,7 +658,9 @@ namespace share it.
   {{- end -}}
   {{- $_ := set $group "staged" $staged -}}
   {{- $_ := set $group "stagedNodes" (keys ($list.data | default dict) | sortAlpha) -}}
+  {{- $all = concat $all $group.stagedNodes | uniq -}}
 {{- end -}}
+{{- $_ := set .facts "nodesWithData" $all -}}
 {{- end }}
 
 {{/*
