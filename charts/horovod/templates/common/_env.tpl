@@ -10,45 +10,28 @@
 
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last
-entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME).
+entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME). An
+entry that itself refers to one of these is refused: Kubernetes expands only references to entries before it.
 Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for messages.
 */}}
 {{- define "horovod.env" -}}
 {{- $of := .of -}}
+{{- $entries := .entries -}}
 {{- $places := dict -}}
-{{- $unique := list -}}
-{{- range .entries -}}
-  {{- if not (hasKey $places .name) -}}
-    {{- $_ := set $places .name (len $unique) -}}
-    {{- $unique = append $unique . -}}
-  {{- else -}}
-    {{- $place := get $places .name | int -}}
-    {{- $later := slice $unique $place -}}
-    {{- include "horovod.checkReferences" (dict "of" $of "entry" . "later" $later) -}}
-    {{- $unique = concat (slice $unique 0 $place) (list .) (rest $later) -}}
+{{- range $index, $entry := .entries -}}
+  {{- if not (hasKey $places .name) -}}{{- $_ := set $places .name $index -}}{{- end -}}
+  {{- /* $$ is an escaped dollar sign. */ -}}
+  {{- $value := .value | default "" | replace "$$" "" -}}
+  {{- range slice $entries (get $places .name) $index -}}
+    {{- if contains (printf "$(%s)" .name) $value -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value .name)
+        "why" (printf "%s is given more than once" $entry.name)
+        "do" (printf "write the value of %s out" .name)) -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
-{{ toYaml $unique }}
-{{- end }}
-
-{{/*
-Refuses an entry that refers to one of `later`, the entries from its place on: Kubernetes expands only
-references to entries before it. This check is not in checks/, which run before some of the chart's own
-variables are known.
-*/}}
-{{- define "horovod.checkReferences" -}}
-{{- $entry := .entry -}}
-{{- /* $$ is an escaped dollar sign. */ -}}
-{{- $value := $entry.value | default "" | replace "$$" "" -}}
-{{- $of := .of -}}
-{{- range .later -}}
-  {{- if contains (printf "$(%s)" .name) $value -}}
-    {{- include "horovod.refuse" (dict
-      "what" (printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value .name)
-      "why" (printf "%s is given more than once" $entry.name)
-      "do" (printf "write the value of %s out" .name)) -}}
-  {{- end -}}
-{{- end -}}
+{{ include "horovod.unique" (dict "items" .entries "key" "name") }}
 {{- end }}
 
 {{/*

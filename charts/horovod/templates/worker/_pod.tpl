@@ -83,6 +83,7 @@ The variables that the chart sets in a worker; worker.env overrides them.
 Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerVariables" -}}
+{{- $network := .root.Values.network -}}
 {{ include "horovod.userVariables" . }}
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
 - {name: HVD_WORKERS, value: {{ .root.facts.workers | quote }}}
@@ -116,7 +117,17 @@ is false. */}}
 {{- if .root.Values.metrics.enabled }}
 - {name: HVD_METRICS_PORT, value: {{ .root.facts.shared.metricsPort | quote }}}
 {{- end }}
-{{- with include "horovod.networkVariables" .root }}
-{{ . }}
+{{- /* The network's settings as variables of each library that ranks use. */}}
+{{- if $network.interface }}
+{{- range (.root.Files.Get "files/hvd_pods/shared/launcher_options.json" | fromJson).interfaceVariables }}
+{{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
+- {name: {{ .name | quote }}, value: {{ $network.interface | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if eq $network.transport "TCP" }}
+- {name: FI_PROVIDER, value: tcp}
+- {name: UCX_TLS, value: "self,sm,tcp"}
+- {name: NCCL_IB_DISABLE, value: "1"}
 {{- end }}
 {{- end }}
