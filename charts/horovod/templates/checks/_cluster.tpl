@@ -15,12 +15,12 @@ access to it.
   {{- $objects := list -}}
   {{- range .facts.groups -}}
     {{- $old := get $.facts.statefulSets .objectName | default dict -}}
-    {{- $selector := include "horovod.groupSelector" (dict "root" $ "group" .) | fromYaml -}}
+    {{- $selector := include "horovod.groupSelectorLabels" (dict "root" $ "group" .) | fromYaml -}}
     {{- $objects = append $objects
       (dict "kind" "StatefulSet" "name" .objectName "old" $old "selector" $selector) -}}
   {{- end -}}
   {{- if .Values.tensorboard.enabled -}}
-    {{- $selector := include "horovod.selector" (dict "root" . "component" "tensorboard") | fromYaml -}}
+    {{- $selector := include "horovod.selectorLabels" (dict "root" . "component" "tensorboard") | fromYaml -}}
     {{- $name := printf "%s-tensorboard" .facts.fullname -}}
     {{- $old := lookup "apps/v1" "Deployment" $ns $name | default dict -}}
     {{- $objects = append $objects

@@ -31,7 +31,8 @@
 {{- end -}}
 {{- range $of, $entries := $environments -}}
   {{- range $entries -}}
-    {{- if and (regexMatch (printf "^(%s)$" $reserved.variables) .name) (not (has .name $reserved.userVariables)) -}}
+    {{- $isReserved := regexMatch (printf "^(%s)$" $reserved.variables) .name -}}
+    {{- if and $isReserved (not (has .name $reserved.userVariables)) -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s has %s" $of .name)
         "why" "the chart sets that variable"

@@ -34,7 +34,9 @@
 {{- $given := printf
   "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
 {{- if ne (empty $agent.masterSecret) (empty $agent.workerSecret) -}}
-  {{- include "horovod.refuse" (dict "what" $given "do" "give both, or neither and the chart makes the keys") -}}
+  {{- include "horovod.refuse" (dict
+    "what" $given
+    "do" "give both, or neither and the chart makes the keys") -}}
 {{- end -}}
 {{- if and $agent.masterSecret (eq $agent.masterSecret $agent.workerSecret) -}}
   {{- include "horovod.refuse" (dict

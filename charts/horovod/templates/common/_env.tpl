@@ -31,7 +31,7 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{ include "horovod.unique" (dict "items" .entries "key" "name") }}
+{{ include "horovod.uniqueItems" (dict "items" .entries "key" "name") }}
 {{- end }}
 
 {{/*

@@ -18,14 +18,14 @@ Call with (dict "into" $values "defaults" $defaults).
 {{- end }}
 
 {{/* Changes `into`: maps merge key by key, null removes a key, anything else replaces. */}}
-{{- define "horovod.override" -}}
+{{- define "horovod.mergeInto" -}}
 {{- $into := .into -}}
 {{- range $key, $value := .from -}}
   {{- if kindIs "invalid" $value -}}
     {{- $_ := unset $into $key -}}
   {{- else if and (kindIs "map" $value) $value -}}
     {{- if not (kindIs "map" (get $into $key)) -}}{{- $_ := set $into $key dict -}}{{- end -}}
-    {{- include "horovod.override" (dict "into" (get $into $key) "from" $value) -}}
+    {{- include "horovod.mergeInto" (dict "into" (get $into $key) "from" $value) -}}
   {{- else -}}
     {{- $_ := set $into $key $value -}}
   {{- end -}}
@@ -33,10 +33,11 @@ Call with (dict "into" $values "defaults" $defaults).
 {{- end }}
 
 {{/*
-The maps of a list merged into one, as YAML: a later one overrides those before it, also with empty values.
+The maps of a list merged into one, as YAML: a later one overrides those before it, also with empty values,
+and null removes a key.
 */}}
 {{- define "horovod.layered" -}}
 {{- $all := dict -}}
-{{- range . -}}{{- include "horovod.override" (dict "into" $all "from" .) -}}{{- end -}}
+{{- range . -}}{{- include "horovod.mergeInto" (dict "into" $all "from" .) -}}{{- end -}}
 {{ toYaml $all }}
 {{- end }}

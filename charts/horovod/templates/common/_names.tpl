@@ -1,27 +1,27 @@
 {{/* Names, labels and selectors of the objects. */}}
 
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
-{{- define "horovod.selector" -}}
-{{ include "horovod.runSelector" .root }}
+{{- define "horovod.selectorLabels" -}}
+{{ include "horovod.releaseLabels" .root }}
 app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
 {{/* The same of the workers of one group; call with (dict "root" $ "group" $group). */}}
-{{- define "horovod.groupSelector" -}}
-{{ include "horovod.selector" (dict "root" .root "component" "worker") }}
+{{- define "horovod.groupSelectorLabels" -}}
+{{ include "horovod.selectorLabels" (dict "root" .root "component" "worker") }}
 hvdchart/group: {{ .group.name | quote }}
 {{- end }}
 
 {{/* Labels that all objects and pods of the release share. */}}
-{{- define "horovod.runSelector" -}}
+{{- define "horovod.releaseLabels" -}}
 app.kubernetes.io/name: {{ .facts.name | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* Selects the master and the workers, but not TensorBoard. */}}
-{{- define "horovod.ownPods" -}}
+{{- define "horovod.runPodsSelector" -}}
 matchLabels:
-  {{- include "horovod.runSelector" . | nindent 2 }}
+  {{- include "horovod.releaseLabels" . | nindent 2 }}
 matchExpressions:
   - {key: app.kubernetes.io/component, operator: In, values: [master, worker]}
 {{- end }}
@@ -30,7 +30,7 @@ matchExpressions:
 Labels of every object, but not of pod templates, where the chart's version would replace pods on an upgrade.
 */}}
 {{- define "horovod.labels" -}}
-{{ include "horovod.runSelector" .root }}
+{{ include "horovod.releaseLabels" .root }}
 {{- with .component }}
 app.kubernetes.io/component: {{ . | quote }}
 {{- end }}

@@ -14,11 +14,7 @@ priorityClassName: {{ . | quote }}
 schedulerName: {{ . | quote }}
 {{- end }}
 securityContext:
-  {{- $context := dict }}
-  {{- range $key, $value := .Values.podSecurityContext }}
-  {{- if not (kindIs "invalid" $value) }}{{ $_ := set $context $key $value }}{{ end }}
-  {{- end }}
-  {{- toYaml $context | nindent 2 }}
+  {{- list .Values.podSecurityContext | include "horovod.layered" | nindent 2 }}
 {{- end }}
 
 {{/*
@@ -84,7 +80,7 @@ Call with (dict "root" $ "script" "worker/stage.sh" "command" $list).
 {{- end }}
 
 {{/* What the chart mounts in the master or in a worker. Call with (dict "root" $ "component" "worker"). */}}
-{{- define "horovod.mounts" -}}
+{{- define "horovod.chartMounts" -}}
 {{- $hasCode := .root.facts.code.version -}}
 - {name: archive, mountPath: /horovod/archive, readOnly: true}
 - {name: programs, mountPath: /horovod/bin/hvd_pods}
@@ -106,7 +102,7 @@ Call with (dict "root" $ "script" "worker/stage.sh" "command" $list).
 Their volumes. The volume `keys` has the pod's certificate and key, and the authority of its peers. The
 kubelet holds a pod back until the Secrets have them, but not the master that may make them.
 */}}
-{{- define "horovod.volumes" -}}
+{{- define "horovod.chartVolumes" -}}
 {{- $facts := .root.facts -}}
 {{- $peer := ternary "master" "worker" (eq .component "worker") -}}
 {{- $ofPod := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
@@ -161,7 +157,7 @@ Call with (dict "mounts" $list "path" $path).
 The items with each key once, as YAML; the last one of a key wins, in the place of the first.
 Call with (dict "items" $list "key" "name").
 */}}
-{{- define "horovod.unique" -}}
+{{- define "horovod.uniqueItems" -}}
 {{- $key := .key -}}
 {{- $winners := dict -}}
 {{- range .items -}}{{- $_ := set $winners (get . $key) . -}}{{- end -}}

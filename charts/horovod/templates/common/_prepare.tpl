@@ -214,6 +214,7 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
   groups[].volumes  the release's volumes and its own
   groups[].volumeMounts  the same of volumeMounts
   groups[].objectName  the prefix of its names
+  groups[].securityContext  the chart's, with the capabilities that the group adds
   groups[].grace  seconds to end
   groups[].maximum  the most workers that it may have, with spares
   ranks           the ranks of all groups
@@ -241,6 +242,13 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
   {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
   {{- $effective := pick $group "spares" "terminationGracePeriodSeconds" -}}
   {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
+  {{- $context := deepCopy $.Values.securityContext -}}
+  {{- with $group.capabilities -}}
+    {{- $of := $context.capabilities | default dict -}}
+    {{- $added := concat ($of.add | default list) . | uniq -}}
+    {{- $_ := set $context "capabilities" (merge (dict "add" $added) $of) -}}
+  {{- end -}}
+  {{- $_ := set $group "securityContext" $context -}}
   {{- $_ := set $group "objectName" (printf "%s-%s" $facts.fullname $group.name) -}}
   {{- $_ := set $group "grace" (int $effective.terminationGracePeriodSeconds) -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.spares | int) -}}
@@ -273,7 +281,7 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
   {{- $_ := set $into "image"
     (include "horovod.mergedImage" (dict "image" $into.image "own" .) | fromJson) -}}
 {{- end -}}
-{{- include "horovod.override" (dict "into" $into "from" $own) -}}
+{{- include "horovod.mergeInto" (dict "into" $into "from" $own) -}}
 {{- end }}
 
 {{/*
@@ -517,7 +525,7 @@ Finds the Job. Without access to the cluster, what this and the next two steps f
 */}}
 {{- define "horovod.findJob" -}}
 {{- $facts := .facts -}}
-{{- $own := set (include "horovod.runSelector" . | fromYaml) "hvdchart/run" .facts.id -}}
+{{- $own := set (include "horovod.releaseLabels" . | fromYaml) "hvdchart/run" .facts.id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
   {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $facts.settingsHash -}}
@@ -594,7 +602,7 @@ Call with (dict "outcome" "Failed" "cleanup" "Always").
 {{- define "horovod.findSets" -}}
 {{- $sets := dict -}}
 {{- if or .facts.job .facts.recordedEnd -}}
-  {{- $own := include "horovod.runSelector" . | fromYaml
+  {{- $own := include "horovod.releaseLabels" . | fromYaml
     | merge (include "horovod.runLabels" . | fromYaml) -}}
   {{- range $name, $set := .facts.statefulSets -}}
     {{- if include "horovod.hasLabels" (dict "of" $set "labels" $own) -}}
@@ -632,14 +640,16 @@ namespace share it.
   stagingKey      a hash of the source of the data
   groups[].staged  the ConfigMap of the nodes that have the group's data; empty without one
   groups[].stagedNodes  these nodes
-  nodesWithData   the nodes that have the data of one of the groups
+  nodeLists       these ConfigMaps of all groups
+  nodesWithData   these nodes of all groups
 */}}
 {{- define "horovod.findNodes" -}}
 {{- $staging := .Values.staging -}}
 {{- $key := pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 -}}
 {{- $_ := set .facts "stagingKey" $key -}}
 {{- $path := trimSuffix "/" $staging.path -}}
-{{- $all := list -}}
+{{- $lists := list -}}
+{{- $nodes := list -}}
 {{- range $group := .facts.groups -}}
   {{- $staged := "" -}}
   {{- if and $staging.command (ne $staging.nodes "Any") -}}
@@ -657,10 +667,12 @@ namespace share it.
     {{- $list = lookup "v1" "ConfigMap" $.Release.Namespace $staged | default dict -}}
   {{- end -}}
   {{- $_ := set $group "staged" $staged -}}
+  {{- $lists = append $lists $staged | uniq -}}
   {{- $_ := set $group "stagedNodes" (keys ($list.data | default dict) | sortAlpha) -}}
-  {{- $all = concat $all $group.stagedNodes | uniq -}}
+  {{- $nodes = concat $nodes $group.stagedNodes | uniq -}}
 {{- end -}}
-{{- $_ := set .facts "nodesWithData" $all -}}
+{{- $_ := set .facts "nodeLists" (without $lists "") -}}
+{{- $_ := set .facts "nodesWithData" $nodes -}}
 {{- end }}
 
 {{/*
@@ -689,13 +701,14 @@ namespace share it.
   {{- $metadata := include "horovod.podMetadata" (dict "root" $ "of" $group) | fromJson -}}
   {{- $placed := include "horovod.workerAffinity" (dict "root" $ "group" $group "nodes" .stagedNodes) -}}
   {{- $anywhere := include "horovod.workerAffinity" (dict "root" $ "group" $group "nodes" list) -}}
-  {{- $pod := dict "root" $ "group" $group "affinity" (fromJson $placed) | include "horovod.workerPodSpec" -}}
+  {{- $pod := dict "root" $ "group" $group "affinity" (fromJson $placed) -}}
+  {{- $hashed := dict "root" $ "group" $group "affinity" (fromJson $anywhere) -}}
   {{- /* The revision names the version of the keys, and tells the master which pods are current. The nodes
   are no part of it: running workers are on such nodes already. A StatefulSet that the upgrade keeps keeps
   its own. */ -}}
-  {{- $hashed := dict "root" $ "group" $group "affinity" (fromJson $anywhere) | include "horovod.workerPodSpec" -}}
-  {{- $hashed = list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $hashed -}}
-  {{- $revision := sha256sum $hashed | trunc 10 -}}
+  {{- $content := list $metadata.labels $metadata.annotations | toJson
+    | printf "%s %s" (include "horovod.workerPodSpec" $hashed) -}}
+  {{- $revision := sha256sum $content | trunc 10 -}}
   {{- with get $facts.sets $name -}}
     {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
   {{- end -}}
@@ -703,7 +716,7 @@ namespace share it.
   {{- $_ := set $group "replicas" (int $replicas) -}}
   {{- $_ := set $group "labels" $metadata.labels -}}
   {{- $_ := set $group "annotations" $metadata.annotations -}}
-  {{- $_ := set $group "pod" $pod -}}
+  {{- $_ := set $group "pod" (include "horovod.workerPodSpec" $pod) -}}
   {{- $_ := set $group "revision" $revision -}}
 {{- end -}}
 {{- end }}
@@ -719,7 +732,7 @@ Call with (dict "root" $ "group" $group "nodes" $list).
 {{- $preferred := "preferredDuringSchedulingIgnoredDuringExecution" -}}
 {{- $affinity := deepCopy .group.affinity -}}
 {{- if and (ne .group.spread "None") (not (hasKey $affinity "podAntiAffinity")) -}}
-  {{- $labels := include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml -}}
+  {{- $labels := include "horovod.selectorLabels" (dict "root" .root "component" "worker") | fromYaml -}}
   {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
   {{- $weighted := dict "weight" 100 "podAffinityTerm" $term -}}
   {{- $spread := ternary (dict $required (list $term)) (dict $preferred (list $weighted))
@@ -767,7 +780,7 @@ Call with (dict "root" $ "of" $group).
 {{- $queueAnnotations := dict -}}
 {{- if $facts.kueue -}}
   {{- /* Kueue takes the pods for a group of plain pods. It must not take the StatefulSets and the Job for jobs
-  of their own, so that only the pods have the queue's label. The name of the group is that of its Workload. */ -}}
+  of their own, so that only the pods have the queue's label. Its Workload has the name of the group. */ -}}
   {{- $queueLabels = dict
     "kueue.x-k8s.io/queue-name" $facts.kueue
     "kueue.x-k8s.io/managed" "true"
@@ -778,7 +791,8 @@ Call with (dict "root" $ "of" $group).
   {{- if .of.name -}}
     {{- /* Kueue gives the nodes of a topology to the workers of a group in the order of this label, which the
     StatefulSet sets: workers of consecutive ranks are neighbours. The master's pod has no such label. */ -}}
-    {{- $_ := set $queueAnnotations "kueue.x-k8s.io/pod-group-pod-index-label" "apps.kubernetes.io/pod-index" -}}
+    {{- $index := "apps.kubernetes.io/pod-index" -}}
+    {{- $_ := set $queueAnnotations "kueue.x-k8s.io/pod-group-pod-index-label" $index -}}
   {{- end -}}
   {{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers
   never do. */ -}}
@@ -787,11 +801,12 @@ Call with (dict "root" $ "of" $group).
   its name. */ -}}
   {{- $_ := set $queueAnnotations "kueue.x-k8s.io/pod-suspending-parent" "horovod" -}}
 {{- end -}}
-{{- $labels := list $facts.mesh.labels $values.podLabels .of.podLabels $queueLabels
-  | include "horovod.layered" | fromYaml -}}
-{{- $annotations := list $gang $facts.mesh.annotations $values.podAnnotations .of.podAnnotations $queueAnnotations
-  | include "horovod.layered" | fromYaml -}}
-{{ dict "labels" $labels "annotations" $annotations | toJson }}
+{{- $mesh := $facts.mesh -}}
+{{- $labels := list $mesh.labels $values.podLabels .of.podLabels $queueLabels -}}
+{{- $annotations := list $gang $mesh.annotations $values.podAnnotations .of.podAnnotations $queueAnnotations -}}
+{{- dict
+  "labels" (include "horovod.layered" $labels | fromYaml)
+  "annotations" (include "horovod.layered" $annotations | fromYaml) | toJson -}}
 {{- end }}
 
 {{/*

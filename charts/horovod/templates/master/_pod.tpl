@@ -4,7 +4,7 @@
 {{- $metadata := include "horovod.podMetadata" (dict "root" . "of" $master) | fromJson -}}
 metadata:
   labels:
-    {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
+    {{- include "horovod.selectorLabels" (dict "root" . "component" "master") | nindent 4 }}
     {{- with $metadata.labels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -57,12 +57,13 @@ spec:
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
-        {{- $mounts := include "horovod.mounts" (dict "root" . "component" "master") | fromYamlArray }}
+        {{- $mounts := include "horovod.chartMounts" (dict "root" . "component" "master") | fromYamlArray }}
         {{- $all := concat $mounts .Values.volumeMounts }}
-        {{- include "horovod.unique" (dict "items" $all "key" "mountPath") | nindent 8 }}
+        {{- include "horovod.uniqueItems" (dict "items" $all "key" "mountPath") | nindent 8 }}
   volumes:
-    {{- $volumes := include "horovod.volumes" (dict "root" . "component" "master") | fromYamlArray }}
-    {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}
+    {{- $volumes := include "horovod.chartVolumes" (dict "root" . "component" "master") | fromYamlArray }}
+    {{- $all := concat $volumes .Values.volumes }}
+    {{- include "horovod.uniqueItems" (dict "items" $all "key" "name") | nindent 4 }}
 {{- end }}
 
 {{/* The variables that the chart sets in the master; master.env overrides them. */}}

@@ -19,7 +19,8 @@ not have the workers' interface, so that only the workers' environment names it.
 {{- $selectors := dict -}}
 {{- range $component := list "master" "worker" -}}
   {{- $terms := list -}}
-  {{- range $key, $value := include "horovod.selector" (dict "root" $ "component" $component) | fromYaml -}}
+  {{- $labels := include "horovod.selectorLabels" (dict "root" $ "component" $component) | fromYaml -}}
+  {{- range $key, $value := $labels -}}
     {{- $terms = append $terms (printf "%s=%s" $key $value) -}}
   {{- end -}}
   {{- $_ := join "," $terms | set $selectors $component -}}

@@ -59,23 +59,17 @@ containers:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     securityContext:
-      {{- $context := deepCopy $root.Values.securityContext }}
-      {{- with $group.capabilities }}
-      {{- $of := $context.capabilities | default dict }}
-      {{- $_ := set $context "capabilities"
-        (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) }}
-      {{- end }}
-      {{- toYaml $context | nindent 6 }}
+      {{- toYaml $group.securityContext | nindent 6 }}
     volumeMounts:
-      {{- $mounts := include "horovod.mounts" (dict "root" $root "component" "worker") | fromYamlArray }}
-      {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath")
+      {{- $mounts := include "horovod.chartMounts" (dict "root" $root "component" "worker") | fromYamlArray }}
+      {{- include "horovod.uniqueItems" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath")
         | nindent 6 }}
   {{- with include "horovod.addedContainers" (dict "root" $root "containers" $group.extraContainers) }}
   {{- . | trim | nindent 2 }}
   {{- end }}
 volumes:
-  {{- $volumes := include "horovod.volumes" (dict "root" $root "component" "worker") | fromYamlArray }}
-  {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
+  {{- $volumes := include "horovod.chartVolumes" (dict "root" $root "component" "worker") | fromYamlArray }}
+  {{- include "horovod.uniqueItems" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
 {{- end }}
 
 {{/*
