@@ -4,14 +4,13 @@ both keys and the remedy. horovod.prepare runs them before any pod is rendered: 
 horovod.env refuses values itself, because it alone has the chart's variables beside those of the values.
 */}}
 {{- define "horovod.checks" -}}
-{{- include "horovod.checkPrograms" . -}}
 {{- include "horovod.checkNames" . -}}
 {{- include "horovod.checkGroups" . -}}
 {{- include "horovod.checkPods" . -}}
 {{- include "horovod.checkLaunch" . -}}
 {{- include "horovod.checkNetwork" . -}}
 {{- include "horovod.checkMonitoring" . -}}
-{{- include "horovod.checkData" . -}}
+{{- include "horovod.checkFiles" . -}}
 {{- include "horovod.checkGang" . -}}
 {{- include "horovod.checkCluster" . -}}
 {{- end }}
