@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
+# The name of a number in a description: that of the key itself, or one of resources.json.
+NAME = re.compile(r"\{(\w+)\}")
 # The values of `hash` that a key may declare.
 HASHES = ("identity", "settings", "none")
 # Keywords of the source that the schema lacks.
@@ -56,12 +59,18 @@ def _fill_in(node: Node) -> None:
                 child[keyword] = known[limit]
         if "pattern" in child:
             child["pattern"] = child["pattern"].replace("{hostLabel}", known["hostLabel"])
-        if "effective" in child:
-            number = str(child["effective"])
-            text = child.get("description", "")
-            child["description"] = text.replace(f"{{{name}}}", number)
+        if "description" in child:
+            child["description"] = _with_numbers(
+                child["description"],
+                {**known, name: child["effective"]} if "effective" in child else known,
+            )
     if "items" in node:
         _fill_in(node["items"])
+
+
+def _with_numbers(text: str, numbers: Node) -> str:
+    """Return the text with each number in the place of its name in braces."""
+    return NAME.sub(lambda found: str(numbers.get(found[1], found[0])), text)
 
 
 def render_schema(source: Node) -> str:
@@ -92,19 +101,24 @@ def _value_lines(node: Node, depth: int) -> Iterator[str]:
 
 
 def _described(line: str, node: Node) -> str:
-    """Return the line with the description: behind it where both fit, otherwise above it."""
+    """Return the line with the description: behind it where both fit, otherwise above it, each of
+    its clauses on a line of its own.
+    """
     if len(whole := f"{line}  # {node['description']}") <= WIDTH:
         return f"{whole}\n"
     mark = f"{line[: len(line) - len(line.lstrip())]}# "
-    above = textwrap.fill(
-        node["description"],
-        WIDTH,
-        initial_indent=mark,
-        subsequent_indent=mark,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return f"{above}\n{line}\n"
+    clauses = [
+        textwrap.fill(
+            clause,
+            WIDTH,
+            initial_indent=mark,
+            subsequent_indent=f"{mark}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for clause in node["description"].split("; ")
+    ]
+    return "\n".join([*clauses, line, ""])
 
 
 def inline(value: Any) -> str:

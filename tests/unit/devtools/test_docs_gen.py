@@ -13,6 +13,7 @@ from devtools.docs_gen import chart_docs, dashboard
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.dashboard import Panel
 from devtools.docs_gen.generated import write_or_compare
+from hvdchart.chart_files import read_data
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,21 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
     expected = "another default .*: launch.lostAfterSeconds, results.timeoutSeconds$"
     with pytest.raises(SystemExit, match=expected):
         chart_docs.generated_texts()
+
+
+def test_values_have_the_number_that_a_description_names(properties: dict[str, Any]) -> None:
+    port = read_data("resources.json")["metricsPort"]
+    metrics = properties["metrics"]["properties"]
+    assert str(port) in metrics["enabled"]["description"]
+    assert "{labels}" in metrics["rules"]["description"]
+
+
+def test_each_clause_of_a_long_description_has_a_line(properties: dict[str, Any]) -> None:
+    clauses = ["never", "x" * 80, "y" * 80]
+    properties["cleanup"]["description"] = "; ".join(clauses)
+    values = chart_docs.generated_texts()[chart_docs.CHART / "values.yaml"]
+    lines = "".join(f"# {clause}\n" for clause in clauses)
+    assert f"\n{lines}cleanup: OnSuccess\n" in values
 
 
 @pytest.fixture(scope="module")

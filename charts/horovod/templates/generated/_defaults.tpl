@@ -1,8 +1,6 @@
 {{/* Generated from values.source.yaml by `make generate`: edit that file. */}}
 {{- define "horovod.defaults" -}}
 {
-  "nameOverride": "",
-  "fullnameOverride": "",
   "image": {
     "repository": "",
     "tag": "",
@@ -10,9 +8,6 @@
     "pullPolicy": "IfNotPresent"
   },
   "imagePullSecrets": [],
-  "labels": {},
-  "podLabels": {},
-  "podAnnotations": {},
   "worker": {
     "number": 2,
     "slots": 1,
@@ -67,30 +62,55 @@
     "allowIdleWorkers": false,
     "workersTimeoutSeconds": 1200
   },
+  "horovod": {
+    "timeline": false,
+    "autotune": false
+  },
+  "volumes": [],
+  "volumeMounts": [],
+  "shm": {
+    "sizeLimit": "1Gi"
+  },
+  "staging": {
+    "path": "",
+    "command": [],
+    "image": {},
+    "env": [],
+    "verify": "Size",
+    "nodes": "Preferred"
+  },
+  "results": {
+    "command": [],
+    "path": "",
+    "image": {},
+    "env": [],
+    "onFailure": false
+  },
+  "cleanup": "OnSuccess",
+  "session": {
+    "id": "",
+    "leaseSeconds": 0
+  },
   "network": {
     "interface": "",
     "transport": ""
   },
+  "hostNetwork": false,
   "agent": {
     "port": 2222,
     "generation": 1,
     "masterSecret": "",
     "workerSecret": ""
   },
-  "hostNetwork": false,
-  "networkPolicy": {},
-  "podDisruptionBudget": {
-    "enabled": false
-  },
   "serviceMesh": "",
-  "priorityClassName": "",
-  "schedulerName": "",
-  "queueName": "",
+  "networkPolicy": {},
   "gang": "",
   "gangTopologyKey": "",
-  "horovod": {
-    "timeline": false,
-    "autotune": false
+  "queueName": "",
+  "schedulerName": "",
+  "priorityClassName": "",
+  "podDisruptionBudget": {
+    "enabled": false
   },
   "tensorboard": {
     "enabled": false,
@@ -107,31 +127,6 @@
     "file": "",
     "allowFrom": []
   },
-  "volumes": [],
-  "volumeMounts": [],
-  "staging": {
-    "path": "",
-    "command": [],
-    "image": {},
-    "env": [],
-    "verify": "Size",
-    "nodes": "Preferred"
-  },
-  "results": {
-    "command": [],
-    "path": "",
-    "image": {},
-    "env": [],
-    "onFailure": false
-  },
-  "shm": {
-    "sizeLimit": "1Gi"
-  },
-  "cleanup": "OnSuccess",
-  "session": {
-    "id": "",
-    "leaseSeconds": 0
-  },
   "podSecurityContext": {},
   "securityContext": {},
   "serviceAccount": {
@@ -142,6 +137,11 @@
   "rbac": {
     "create": true
   },
+  "nameOverride": "",
+  "fullnameOverride": "",
+  "labels": {},
+  "podLabels": {},
+  "podAnnotations": {},
   "extraObjects": []
 }
 {{- end }}

@@ -54,11 +54,6 @@
         "ranksPerSocket": null
       }
     },
-    "network": {
-      "interface": "",
-      "transport": ""
-    },
-    "hostNetwork": false,
     "horovod": {
       "timeline": false,
       "autotune": false,
@@ -77,7 +72,12 @@
       },
       "env": [],
       "verify": null
-    }
+    },
+    "network": {
+      "interface": "",
+      "transport": ""
+    },
+    "hostNetwork": false
   },
   "settings": {
     "image": {
@@ -87,8 +87,6 @@
       "pullPolicy": null
     },
     "imagePullSecrets": [],
-    "podLabels": {},
-    "podAnnotations": {},
     "workerGroups": {
       "number": null,
       "spares": null,
@@ -163,23 +161,6 @@
       "allowIdleWorkers": false,
       "workersTimeoutSeconds": null
     },
-    "network": {
-      "interface": "",
-      "transport": ""
-    },
-    "agent": {
-      "port": null,
-      "generation": null,
-      "masterSecret": "",
-      "workerSecret": ""
-    },
-    "hostNetwork": false,
-    "serviceMesh": "",
-    "priorityClassName": "",
-    "schedulerName": "",
-    "queueName": "",
-    "gang": "",
-    "gangTopologyKey": "",
     "horovod": {
       "timeline": false,
       "autotune": false,
@@ -188,6 +169,9 @@
     },
     "volumes": [],
     "volumeMounts": [],
+    "shm": {
+      "sizeLimit": null
+    },
     "staging": {
       "path": "",
       "command": [],
@@ -214,15 +198,31 @@
       "onFailure": false,
       "timeoutSeconds": null
     },
-    "shm": {
-      "sizeLimit": null
+    "network": {
+      "interface": "",
+      "transport": ""
     },
+    "hostNetwork": false,
+    "agent": {
+      "port": null,
+      "generation": null,
+      "masterSecret": "",
+      "workerSecret": ""
+    },
+    "serviceMesh": "",
+    "gang": "",
+    "gangTopologyKey": "",
+    "queueName": "",
+    "schedulerName": "",
+    "priorityClassName": "",
     "podSecurityContext": {},
     "securityContext": {},
     "serviceAccount": {
       "create": null,
       "name": ""
-    }
+    },
+    "podLabels": {},
+    "podAnnotations": {}
   }
 }
 {{- end }}
