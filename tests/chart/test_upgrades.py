@@ -205,6 +205,22 @@ def test_workers_of_a_failed_run_that_were_scaled_down_stay_away(
     assert failed[change].stateful_set["spec"]["replicas"] == 0
 
 
+@pytest.mark.parametrize("queue", ["", "team"])
+def test_workers_of_a_failed_run_that_are_there_stay(place: Namespace, queue: str) -> None:
+    """In a queue, the StatefulSet has a name of its own for each run."""
+    going: Values = {
+        "master": {"args": ["python", "train.py"]},
+        "cleanup": "Never",
+        "schedulerName": "none",
+        "queueName": queue,
+    }
+    installed = see(place, "helm4", CHART, going, {"master": {"suspend": True}})
+    end(place, "FailureTarget", "Failed")
+    name = installed.stateful_set["metadata"]["name"]
+    place.kubectl("scale", "statefulset", name, "--replicas=1")
+    assert see(place, "helm4", CHART, going).stateful_set["spec"]["replicas"] == 1
+
+
 @dataclass(frozen=True)
 class Replaced:
     """What a finished run is like when Helm replaces its objects, the record among them."""

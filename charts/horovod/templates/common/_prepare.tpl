@@ -692,11 +692,11 @@ namespace share it.
   {{- /* Workers keep the number that they were scaled to; 0 is that of a suspended run. Nobody ends the
   workers of a run that has ended, so that an upgrade adds none, even where it changes the StatefulSet or finds
   none. */ -}}
-  {{- $replicas := dig .objectName "spec" "replicas" 0 $facts.sets | default .maximum -}}
+  {{- $replicas := dig $name "spec" "replicas" 0 $facts.sets | default .maximum -}}
   {{- if or $.Values.master.suspend $facts.workersAreDone -}}
     {{- $replicas = 0 -}}
   {{- else if $facts.outcome -}}
-    {{- $replicas = dig .objectName "spec" "replicas" 0 $facts.statefulSets -}}
+    {{- $replicas = dig $name "spec" "replicas" 0 $facts.statefulSets -}}
   {{- end -}}
   {{- $metadata := include "horovod.podMetadata" (dict "root" $ "of" $group) | fromJson -}}
   {{- $placed := include "horovod.workerAffinity" (dict "root" $ "group" $group "nodes" .stagedNodes) -}}
