@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from typing import Callable, NamedTuple
 
 from hvd_pods.cluster.objects import Object
 from hvd_pods.shared.errors import (
@@ -86,54 +87,97 @@ class Retries:
         one that the script has reported, 0 without such a report. `is_elastic`: the run continues
         with fewer workers, so that a lost worker is not a failure.
         """
-        uncounted = 0
-        if isinstance(problem, ResizedError):
-            changed = replace(self, furthest_step=max(self.furthest_step, step))
-            why = "the next attempt begins at once"
-            return Verdict(changed, failures, 0.0, why, is_change=True)
-        if isinstance(problem, WorkerTerminatedError) or (
-            is_elastic and isinstance(problem, LostWorkerError)
-        ):
-            came_further = step > self.furthest_step or seconds >= TRAINED_AFTER
-            uncounted = 0 if came_further else self.uncounted_attempts + 1
-            if uncounted <= MOST_UNCOUNTED:
-                changed = replace(
-                    self, uncounted_attempts=uncounted, furthest_step=max(self.furthest_step, step)
-                )
-                why = "the next attempt begins at once; this one does not count as a failure"
-                return Verdict(changed, failures, 0.0, why, is_change=is_elastic)
-        failures += 1
-        limit = sys.maxsize if self.limit is None else self.limit
-        left = limit - failures - self.lost_masters + 1
-        if problem.exit_code == BAD_CONFIGURATION or left <= 0:
-            return Verdict(self, failures, None)
-        if isinstance(problem, WorkersTimeoutError):
-            why = "another attempt would wait for the same workers"
-            return Verdict(self, failures, None, f"the run is not retried: {why}")
-        is_same = problem.repeats != "" and problem.repeats == self.last_error
         # An attempt that made more progress than all earlier ones had trained, too.
         has_trained = seconds >= TRAINED_AFTER or step > self.furthest_step
-        changed = replace(
-            self,
-            last_error=problem.repeats,
-            uncounted_attempts=uncounted,
-            furthest_step=max(self.furthest_step, step),
-        )
-        if problem.is_permanent and not has_trained:
-            why = "another attempt would fail in the same way"
-            return Verdict(changed, failures, None, f"the run is not retried: {why}")
-        if is_same and (not has_trained or isinstance(problem, NotANumberError)):
-            why = "the script failed twice in the same way"
-            return Verdict(changed, failures, None, f"the run is not retried: {why}")
-        # A lost worker is not a failure of the script. The next attempt may wait for the worker
-        # anyway.
-        is_early = not (has_trained or isinstance(problem, LostWorkerError))
-        changed = replace(changed, early_failures=self.early_failures + 1 if is_early else 0)
-        pause = 0.0
-        if changed.early_failures > 1:
-            pause = min(FIRST_PAUSE * 2 ** (changed.early_failures - 2), LONGEST_PAUSE)
+        after = replace(self, furthest_step=max(self.furthest_step, step))
+        if isinstance(problem, ResizedError):
+            return Verdict(after, failures, 0.0, "the next attempt begins at once", is_change=True)
+        if not _has_worker_left(problem, is_elastic):
+            after = replace(after, uncounted_attempts=0)
+            return after._judge_failure(problem, failures + 1, has_trained)
+        uncounted = 0 if has_trained else self.uncounted_attempts + 1
+        after = replace(after, uncounted_attempts=uncounted)
+        if uncounted > MOST_UNCOUNTED:
+            return after._judge_failure(problem, failures + 1, has_trained)
+        why = "the next attempt begins at once; this one does not count as a failure"
+        return Verdict(after, failures, 0.0, why, is_change=is_elastic)
+
+    def _judge_failure(self, problem: RunError, failures: int, has_trained: bool) -> Verdict:
+        """Decide about the attempt after a failure, the last one of `failures`."""
+        limit = sys.maxsize if self.limit is None else self.limit
+        left = limit - failures - self.lost_masters + 1
+        failure = Failure(problem, has_trained, self.last_error, left)
+        after = self._note_failure(problem, has_trained)
+        for applies, reason in FINAL_FAILURES:
+            if applies(failure):
+                why = f"the run is not retried: {reason}" if reason else ""
+                return Verdict(after, failures, None, why)
+        pause = after._pause()
         when = f"in {pause:.0f} s" if pause else "at once"
         how_many = f"{left} of {limit} retries are left"
         if self.limit is None:
             how_many = "the Job, which has the number of retries, cannot be read"
-        return Verdict(changed, failures, pause, f"the next attempt begins {when}; {how_many}")
+        return Verdict(after, failures, pause, f"the next attempt begins {when}; {how_many}")
+
+    def _note_failure(self, problem: RunError, has_trained: bool) -> Retries:
+        # A lost worker is not a failure of the script. The next attempt may wait for the worker
+        # anyway.
+        is_early = not (has_trained or isinstance(problem, LostWorkerError))
+        early_failures = self.early_failures + 1 if is_early else 0
+        return replace(self, last_error=problem.repeats, early_failures=early_failures)
+
+    def _pause(self) -> float:
+        if self.early_failures <= 1:
+            return 0.0
+        doublings: float = 2 ** (self.early_failures - 2)
+        return min(FIRST_PAUSE * doublings, LONGEST_PAUSE)
+
+
+def _has_worker_left(problem: RunError, is_elastic: bool) -> bool:
+    """Whether the attempt only ended because a worker left, which is no failure of the run."""
+    is_lost = isinstance(problem, LostWorkerError)
+    return isinstance(problem, WorkerTerminatedError) or (is_elastic and is_lost)
+
+
+class Failure(NamedTuple):
+    """A failed attempt that counts as a failure.
+
+    `last_error`: `repeats` of the failure before. `left`: the retries that were left.
+    """
+
+    problem: RunError
+    has_trained: bool
+    last_error: str
+    left: int
+
+    def has_wrong_configuration(self) -> bool:
+        """Whether the user must change the run first."""
+        return self.problem.exit_code == BAD_CONFIGURATION
+
+    def is_last(self) -> bool:
+        """Whether all retries are used."""
+        return self.left <= 0
+
+    def lacks_workers(self) -> bool:
+        """Whether missing workers did not come in time."""
+        return isinstance(self.problem, WorkersTimeoutError)
+
+    def is_permanent(self) -> bool:
+        """Whether any attempt fails from this before it trains."""
+        return self.problem.is_permanent and not self.has_trained
+
+    def is_repeated(self) -> bool:
+        """Whether the failure before had the same cause, which training does not avoid."""
+        is_same = self.problem.repeats != "" and self.problem.repeats == self.last_error
+        return is_same and (not self.has_trained or isinstance(self.problem, NotANumberError))
+
+
+# Which failures no attempt follows, and the reason for the log. The first one that applies counts.
+# The reason is empty where the message of the failure is enough.
+FINAL_FAILURES: tuple[tuple[Callable[[Failure], bool], str], ...] = (
+    (Failure.has_wrong_configuration, ""),
+    (Failure.is_last, ""),
+    (Failure.lacks_workers, "another attempt would wait for the same workers"),
+    (Failure.is_permanent, "another attempt would fail in the same way"),
+    (Failure.is_repeated, "the script failed twice in the same way"),
+)
