@@ -9,6 +9,7 @@ begins without missing workers, and adds them later (rules/newcomers.py).
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.rules import missing_workers, pod_replacement, worker_selection
@@ -68,7 +69,7 @@ def expect(state: RunState) -> AttemptWorkers:
 
 def lose_patience(decision: Decision) -> None:
     """Begin without the missing workers, if the run has enough others."""
-    decision.set_attempt_workers(patience=0.0)
+    decision.attempt_workers = replace(decision.attempt_workers, patience=0.0)
     start_if_possible(decision)
 
 
@@ -127,22 +128,26 @@ def _has_other_state(state: RunState) -> bool:
 def extend_deadline(decision: Decision) -> None:
     """Wait launch.workersTimeoutSeconds from now on for further workers."""
     until = decision.now + decision.state.run.workers_timeout_seconds
-    decision.set_attempt_workers(deadline=until)
+    decision.attempt_workers = replace(decision.attempt_workers, deadline=until)
     decision.set_timer(TimerKind.WORKERS, until)
 
 
 def on_answer(decision: Decision, event: WorkerAnswers) -> None:
     """Note that a worker answers, and start if it was the last missing one."""
-    attempt_workers = decision.state.attempt_workers
+    attempt_workers = decision.attempt_workers
     reasons = {name: why for name, why in attempt_workers.reasons.items() if name != event.worker}
     answering = {**attempt_workers.answering, event.worker: event.pod}
-    decision.set_attempt_workers(answering=answering, reasons=reasons, all_workers_silent=False)
+    decision.attempt_workers = replace(
+        decision.attempt_workers, answering=answering, reasons=reasons, all_workers_silent=False
+    )
     if (
         decision.state.activity == Activity.WAITING_FOR_WORKERS
         and event.worker not in attempt_workers.arrived
     ):
         # An autoscaler may bring one node after the other.
-        decision.set_attempt_workers(arrived=attempt_workers.arrived | {event.worker})
+        decision.attempt_workers = replace(
+            decision.attempt_workers, arrived=attempt_workers.arrived | {event.worker}
+        )
         extend_deadline(decision)
     start_if_possible(decision)
 
@@ -152,9 +157,11 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
 
     A worker that answered before is lost after a long silence.
     """
-    attempt_workers = decision.state.attempt_workers
+    attempt_workers = decision.attempt_workers
     limit = decision.state.lost_after_seconds
-    decision.set_attempt_workers(reasons={**attempt_workers.reasons, event.worker: event.why})
+    decision.attempt_workers = replace(
+        decision.attempt_workers, reasons={**attempt_workers.reasons, event.worker: event.why}
+    )
     if event.why.is_stale and event.why != attempt_workers.reasons.get(event.worker):
         list_pods(decision)
     if event.worker not in attempt_workers.answering:
@@ -164,7 +171,7 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
         if not attempt_workers.all_workers_silent:
             why = "no worker responds: this pod may have lost the network"
             decision.log(f"{why}; waiting {limit:.0f} s")
-        decision.set_attempt_workers(all_workers_silent=True)
+        decision.attempt_workers = replace(decision.attempt_workers, all_workers_silent=True)
     if event.silent >= limit:
         _drop(decision, event.worker)
 
@@ -172,16 +179,18 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
 def on_gone(decision: Decision, event: WorkerGone) -> None:
     """Note that a worker no longer answers, because its pod ends or was replaced."""
     _drop(decision, event.worker)
-    reasons = decision.state.attempt_workers.reasons
-    decision.set_attempt_workers(
-        reasons={n: why for n, why in reasons.items() if n != event.worker}
+    reasons = decision.attempt_workers.reasons
+    decision.attempt_workers = replace(
+        decision.attempt_workers,
+        reasons={n: why for n, why in reasons.items() if n != event.worker},
     )
 
 
 def _drop(decision: Decision, worker: str) -> None:
-    answering = decision.state.attempt_workers.answering
-    decision.set_attempt_workers(
-        answering={name: pod for name, pod in answering.items() if name != worker}
+    answering = decision.attempt_workers.answering
+    decision.attempt_workers = replace(
+        decision.attempt_workers,
+        answering={name: pod for name, pod in answering.items() if name != worker},
     )
 
 
@@ -213,8 +222,8 @@ def start_if_possible(decision: Decision) -> None:
         # Also, a terminating pod still trains until its grace period is over.
         decision.clear_timers(TimerKind.PODS)
         decision.add_effects(FreezeAddresses())
-    decision.set(activity=Activity.DELIVERING)
-    decision.set_attempt(pods=chosen)
+    decision.state = replace(decision.state, activity=Activity.DELIVERING)
+    decision.attempt = replace(decision.attempt, pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
     orphan_fence = _orphan_fence(state)
@@ -266,14 +275,14 @@ def list_pods(decision: Decision) -> None:
     if not state.run.has_api_access:
         _report_missing(decision, PodsListed(state.attempt.number))
         return
-    decision.set_attempt_workers(is_listing=True)
+    decision.attempt_workers = replace(decision.attempt_workers, is_listing=True)
     decision.add_effects(ListPods(state.attempt.number, [worker.name for worker in missing]))
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
     """Replace listed pods that are in the way, and explain missing or lost workers."""
     state = decision.state
-    decision.set_attempt_workers(is_listing=False)
+    decision.attempt_workers = replace(decision.attempt_workers, is_listing=False)
     launch = state.attempt.launch
     if launch and launch.lost:
         missing_workers.explain_loss(decision, event, launch.lost)
@@ -294,7 +303,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
     of the run may have removed the pods.
     """
     run = decision.state.run
-    missing = worker_selection.find_missing(run, decision.state.attempt_workers.answering)
+    missing = worker_selection.find_missing(run, decision.attempt_workers.answering)
     absent = {worker.stateful_set for worker in missing if worker.name not in event.pods}
     if event.problem:
         return
@@ -305,9 +314,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
 
 def _report_missing(decision: Decision, event: PodsListed) -> None:
     """Report why workers are missing; wait longer for queued ones."""
-    missing = worker_selection.find_missing(
-        decision.state.run, decision.state.attempt_workers.answering
-    )
+    missing = worker_selection.find_missing(decision.state.run, decision.attempt_workers.answering)
     if not missing:
         return
     found = missing_workers.note_missing(decision, missing, event)

@@ -6,6 +6,7 @@ shows how a run goes through it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, Mapping, Tuple, TypeVar
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
@@ -98,7 +99,7 @@ def decide(state: RunState, event: Event, moment: Moment) -> tuple[RunState, tup
     while decision.events:
         event = decision.events.pop(0)
         # The event is late if its attempt has ended.
-        is_late = isinstance(event, AttemptEvent) and event.attempt != decision.state.attempt.number
+        is_late = isinstance(event, AttemptEvent) and event.attempt != decision.attempt.number
         if not is_late:
             HANDLERS[type(event)](decision, event)
         elif isinstance(event, NoticeTaken) and event.connection:
@@ -110,7 +111,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     """Begin an attempt: probe the workers, and prepare the launcher meanwhile."""
     state = decision.state
     run = decision.state.run
-    before = decision.state.attempt.launch
+    before = decision.attempt.launch
     if state.is_terminating:
         _read_job(decision)
         return
@@ -120,11 +121,15 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
         decision.add_effects(ReleaseRanks(before.waiting))
     number = state.attempts + 1
     fence = state.record_lock.fence + 1
-    decision.set_record_lock(fence=fence)
+    decision.record_lock = replace(decision.record_lock, fence=fence)
     progress = state.progress.forget()
     attempt = Attempt(number, workers=attempt_workers.expect(state))
-    decision.set(
-        attempts=number, attempt=attempt, progress=progress, activity=Activity.WAITING_FOR_WORKERS
+    decision.state = replace(
+        decision.state,
+        attempts=number,
+        attempt=attempt,
+        progress=progress,
+        activity=Activity.WAITING_FOR_WORKERS,
     )
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("begin")
@@ -144,7 +149,7 @@ def on_prepared(decision: Decision, event: Prepared) -> None:
     if event.problem:
         decision.add_event(AttemptOver(event.problem))
         return
-    decision.set_attempt(is_prepared=True)
+    decision.attempt = replace(decision.attempt, is_prepared=True)
     attempt_workers.extend_deadline(decision)
     attempt_workers.start_if_possible(decision)
 
@@ -183,10 +188,10 @@ def on_delivered(decision: Decision, event: Delivered) -> None:
 
 def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
     """End the attempt: take the last step that was reported, then read the Job."""
-    attempt = decision.state.attempt
+    attempt = decision.attempt
     decision.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
-    decision.set_attempt(problem=event.problem)
-    decision.set(activity=Activity.FINDING_CAUSE)
+    decision.attempt = replace(decision.attempt, problem=event.problem)
+    decision.state = replace(decision.state, activity=Activity.FINDING_CAUSE)
     decision.add_effects(StopWatching())
     # The next attempt is compared with the last step. A lost worker cannot report it, and a new
     # worker is waiting.
@@ -200,9 +205,9 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     if state.activity != Activity.FINDING_CAUSE:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
-        decision.set_attempt(problem=NotANumberError())
+        decision.attempt = replace(decision.attempt, problem=NotANumberError())
     training.warn_of_nan(decision)
-    problem = decision.state.attempt.problem
+    problem = decision.attempt.problem
     lost_to = state.record_lock.lost_to
     if lost_to and problem:
         decision.add_event(EndReached(record_lock.superseded(lost_to)))
@@ -215,7 +220,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
 def _read_job(decision: Decision) -> None:
     """Read the Job before the end of an attempt is decided; without the API, decide at once."""
     state = decision.state
-    decision.set(activity=Activity.DECIDING_RETRY)
+    decision.state = replace(decision.state, activity=Activity.DECIDING_RETRY)
     if not state.run.has_api_access:
         decide_retry(decision, None)
         return
@@ -239,7 +244,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         if TimerKind.LEAVE in state.timers:
             training.interrupt(decision, event.job)
         return
-    decision.set(job=event.job)
+    decision.state = replace(decision.state, job=event.job)
     record_lock.check_holder(decision, event.record)
     if decision.events or decision.state.activity == Activity.OVER:
         # Another master has the record: this master decides nothing more.
@@ -256,7 +261,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
     elif state.activity == Activity.FINISHING:
         run_end.scale_down(decision)
     elif state.activity == Activity.READING:
-        decision.set(retries=state.retries.note_job(event.job))
+        decision.state = replace(decision.state, retries=state.retries.note_job(event.job))
         decision.add_event(AttemptDue())
     elif state.activity == Activity.KEEPING_WORKERS:
         run_end.end_terminated(decision, event.job)
@@ -266,7 +271,7 @@ def decide_retry(decision: Decision, job: Object | None) -> None:
     """Decide whether another attempt follows, now that the Job is known."""
     state = decision.state
     run = decision.state.run
-    problem = decision.state.attempt.problem
+    problem = decision.attempt.problem
     has_failed = problem is not None or state.attempt.launch is None
     if state.is_terminating and has_failed:
         problem = run_end.interruption(job, decision.wall)
@@ -297,8 +302,8 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
         decision.log(str(problem))
     else:
         run_end.announce(decision, problem)
-        decision.set(last_failure=str(problem))
-    decision.set(retries=verdict.retries, failures=verdict.failures)
+        decision.state = replace(decision.state, last_failure=str(problem))
+    decision.state = replace(decision.state, retries=verdict.retries, failures=verdict.failures)
     if is_end or verdict.pause is None:
         if verdict.pause is None and verdict.explanation:
             decision.log(verdict.explanation)
@@ -306,7 +311,7 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
         return
     decision.log(verdict.explanation)
     if verdict.pause:
-        decision.set(activity=Activity.PAUSING)
+        decision.state = replace(decision.state, activity=Activity.PAUSING)
         decision.set_timer(TimerKind.PAUSE, decision.now + verdict.pause)
     else:
         decision.add_event(AttemptDue())
@@ -323,7 +328,7 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
     if decision.state.activity == Activity.OVER:
         return
     run_end.announce(decision, event.problem)
-    decision.set(problem=event.problem)
+    decision.state = replace(decision.state, problem=event.problem)
     decision.add_effects(StopWatching())
     run_end.end_or_keep_workers(decision)
 
@@ -356,7 +361,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
     """Handle the request to end this pod: ranks may save, and nothing new begins."""
     if decision.state.is_terminating:
         return
-    decision.set(is_terminating=True, terminating_since=decision.now)
+    decision.state = replace(decision.state, is_terminating=True, terminating_since=decision.now)
     decision.add_effects(Interrupt())
     if decision.state.activity == Activity.TRAINING:
         training.terminate(decision)

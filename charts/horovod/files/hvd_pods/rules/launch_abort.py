@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hvd_pods.rules.effects import EndLauncher
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
@@ -17,10 +19,10 @@ END_DIRECT_WITHIN = 0.3
 
 def abort(decision: Decision, problem: RunError) -> None:
     """End this launch, which then fails with `problem`; the run may go on."""
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
-    decision.set_launch(problem=problem)
+    decision.launch = replace(decision.launch, problem=problem)
     within = END_WITHIN
     if isinstance(problem, (LostWorkerError, ResizedError)):
         is_direct = decision.state.run.mode == "direct"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
 from hvd_pods.agent.banner import STALE, NoAnswer
@@ -30,7 +31,7 @@ def diagnose(
     decision: Decision, workers: Sequence[Worker], event: PodsListed
 ) -> dict[Worker, Diagnosis]:
     """Explain why each of these workers is missing or lost."""
-    reasons = decision.state.attempt_workers.reasons
+    reasons = decision.attempt_workers.reasons
     found = {}
     for worker in workers:
         why = reasons.get(worker.name, NO_ANSWER)
@@ -75,35 +76,39 @@ def note_missing(
     decision: Decision, missing: Sequence[Worker], event: PodsListed
 ) -> Mapping[Worker, Diagnosis]:
     """Note why these workers are missing, and when each lasting problem began."""
-    attempt_workers = decision.state.attempt_workers
+    attempt_workers = decision.attempt_workers
     found = diagnose(decision, missing, event)
     since = {
         worker.name: attempt_workers.since.get(worker.name, decision.now)
         for worker, item in found.items()
         if item.wait_seconds is not None
     }
-    decision.set_attempt_workers(
-        diagnoses={worker.name: item for worker, item in found.items()}, since=since
+    decision.attempt_workers = replace(
+        decision.attempt_workers,
+        diagnoses={worker.name: item for worker, item in found.items()},
+        since=since,
     )
     return found
 
 
 def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> None:
     """Log why workers are missing, and fail the attempt for a problem that lasts."""
-    attempt_workers = decision.state.attempt_workers
+    attempt_workers = decision.attempt_workers
     text = f"waiting for {_count_missing(decision, list(found))}: {'; '.join(_describe(found))}"
     if (
         text != attempt_workers.report
         or decision.now - attempt_workers.reported_at > REPEAT_REPORT_AFTER
     ):
-        decision.log(
-            f"{text} ({decision.state.attempt_workers.deadline - decision.now:.0f} s left)"
+        decision.log(f"{text} ({decision.attempt_workers.deadline - decision.now:.0f} s left)")
+        decision.attempt_workers = replace(
+            decision.attempt_workers, report=text, reported_at=decision.now
         )
-        decision.set_attempt_workers(report=text, reported_at=decision.now)
     stuck = {worker: item for worker, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
     if reasons - attempt_workers.announced:
-        decision.set_attempt_workers(announced=attempt_workers.announced | reasons)
+        decision.attempt_workers = replace(
+            decision.attempt_workers, announced=attempt_workers.announced | reasons
+        )
         text = "; ".join([*_describe(stuck), *_remedies(stuck)])
         decision.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
@@ -129,9 +134,7 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
     run = decision.state.run
     needed = sum(run.needed_workers.values())
     lacking = sum(
-        worker_selection.count_missing_workers(
-            run, decision.state.attempt_workers.answering
-        ).values()
+        worker_selection.count_missing_workers(run, decision.attempt_workers.answering).values()
     )
     return f"{min(lacking, len(missing))} of {needed} workers"
 
@@ -160,7 +163,7 @@ def _remedies(found: Mapping[Worker, Diagnosis]) -> list[str]:
 
 def find_silent(decision: Decision) -> dict[Worker, str]:
     """Return the workers of the launch that do not answer at this moment, and why."""
-    attempt = decision.state.attempt
+    attempt = decision.attempt
     workers = decision.state.assignment.workers
     used = attempt.launch.workers if attempt.launch else ()
     answering = attempt.workers.answering
@@ -175,11 +178,11 @@ def find_silent(decision: Decision) -> dict[Worker, str]:
 def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerError:
     """List the pods of lost workers, to explain the loss. Return the attempt's problem."""
     names = [worker.name for worker in lost]
-    decision.set_launch(lost=tuple(names))
+    decision.launch = replace(decision.launch, lost=tuple(names))
     if decision.state.run.has_api_access:
-        decision.add_effects(ListPods(decision.state.attempt.number, names))
+        decision.add_effects(ListPods(decision.attempt.number, names))
     else:
-        explain_loss(decision, PodsListed(decision.state.attempt.number), names)
+        explain_loss(decision, PodsListed(decision.attempt.number), names)
     return LostWorkerError(describe_loss(lost), 1)
 
 
@@ -189,4 +192,4 @@ def explain_loss(decision: Decision, event: PodsListed, lost: Sequence[str]) -> 
     text = f"lost {'; '.join(_describe(diagnose(decision, workers, event)))}"
     decision.log(f"{text}: ending this attempt")
     decision.report(RunEvent.WORKER_LOST, text)
-    decision.set_launch(lost=())
+    decision.launch = replace(decision.launch, lost=())

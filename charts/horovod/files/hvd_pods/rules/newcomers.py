@@ -7,6 +7,7 @@ master first prepares the new workers, so that the ranks stop only for a restart
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.rules import launch_abort, pod_replacement, worker_selection
@@ -45,11 +46,13 @@ def note_size(decision: Decision) -> None:
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
         is_soon = decision.now - state.grown_at < 2 * pause
-        decision.set(grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY)
+        decision.state = replace(
+            decision.state, grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY
+        )
         decision.report(RunEvent.SHRUNK, what)
     elif now > before:
         decision.report(RunEvent.GROWN, what)
-    decision.set(workers_before=now)
+    decision.state = replace(decision.state, workers_before=now)
 
 
 def await_newcomers(decision: Decision) -> None:
@@ -88,20 +91,20 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
 
 def prepare(decision: Decision) -> None:
     """Prepare workers that have answered for a while for the next launch."""
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     pods = find_newcomers(decision)
     if launch and pods:
-        decision.set_launch(is_growing=True)
+        decision.launch = replace(decision.launch, is_growing=True)
         addresses = {name: pod.address for name, pod in pods.items()}
-        number = decision.state.attempt.number
+        number = decision.attempt.number
         decision.add_effects(PrepareNewcomers(number, addresses, pods, launch.workers))
 
 
 def on_ready(decision: Decision, event: NewcomersReady) -> None:
     """End the launch, so that the next launch uses the prepared workers."""
-    if decision.state.activity != Activity.TRAINING or not decision.state.attempt.launch:
+    if decision.state.activity != Activity.TRAINING or not decision.attempt.launch:
         return
-    decision.set_launch(is_growing=False)
+    decision.launch = replace(decision.launch, is_growing=False)
     came = find_newcomers(decision)
     names = format_workers(
         [decision.state.assignment.workers[name] for name in event.workers if name in came]
@@ -111,14 +114,14 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
         pod_replacement.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_state_kept:
         # The ranks may have just started.
-        refusals = decision.state.attempt.launch.refusals
+        refusals = decision.attempt.launch.refusals
         after = min(SETTLE * 2**refusals, AGAIN_AFTER)
-        decision.set_launch(refusals=refusals + 1)
+        decision.launch = replace(decision.launch, refusals=refusals + 1)
         if after == AGAIN_AFTER:
             why = "the ranks do not keep their state in memory (keep), and would lose steps"
             pod_replacement.log_once(decision, f"{names} wait for the next attempt: {why}")
     elif names:
-        decision.set(grown_at=decision.now)
+        decision.state = replace(decision.state, grown_at=decision.now)
         launch_abort.abort(
             decision, ResizedError(f"{names} came: starting the ranks again with them", 1)
         )

@@ -7,6 +7,7 @@ force-deleted: its StatefulSet creates no other pod before.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.agent.banner import STALE
@@ -48,7 +49,7 @@ def trains_with_fewer(state: RunState) -> bool:
 
 def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and force-delete pods that should have ended long ago."""
-    answering = decision.state.attempt_workers.answering
+    answering = decision.attempt_workers.answering
     workers = decision.state.assignment.workers
     stale = {}
     ending = {}
@@ -58,11 +59,12 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
             continue
         since = item.get("deletionTimestamp")
         is_earlier = is_stale(worker, pods[name])
-        replaced = decision.state.attempt_workers.replaced
+        replaced = decision.attempt_workers.replaced
         if not is_earlier and name in replaced:
             # The StatefulSet has been repaired.
-            decision.set_attempt_workers(
-                replaced={n: each for n, each in replaced.items() if n != name}
+            decision.attempt_workers = replace(
+                decision.attempt_workers,
+                replaced={n: each for n, each in replaced.items() if n != name},
             )
         # While ranks train, a stale pod may belong to the next run.
         is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)
@@ -83,19 +85,21 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:
     """Return whether a stale pod of this worker may be deleted now; if so, note the deletion."""
-    attempt_workers = decision.state.attempt_workers
+    attempt_workers = decision.attempt_workers
     uids, at = attempt_workers.replaced.get(name, (frozenset(), 0.0))
     if len(uids | {uid}) > MOST_REPLACED and decision.now - at < REPLACE_EVERY:
         return False
     if len(uids) <= MOST_REPLACED:
         uids |= {uid}
-    decision.set_attempt_workers(replaced={**attempt_workers.replaced, name: (uids, decision.now)})
+    decision.attempt_workers = replace(
+        decision.attempt_workers, replaced={**attempt_workers.replaced, name: (uids, decision.now)}
+    )
     return True
 
 
 def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> bool:
     """Return whether a StatefulSet repeatedly replaces stale pods of a worker with stale ones."""
-    uids, _ = decision.state.attempt_workers.replaced.get(worker.name, (frozenset(), 0.0))
+    uids, _ = decision.attempt_workers.replaced.get(worker.name, (frozenset(), 0.0))
     # The worker may have no pod for a moment, after the last one was deleted.
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
@@ -107,7 +111,7 @@ def is_stale(worker: Worker, pod: Object) -> bool:
 
 def log_once(decision: Decision, text: str) -> None:
     """Log a message about a repeated action only once in an attempt."""
-    announced = decision.state.attempt_workers.announced
+    announced = decision.attempt_workers.announced
     if text not in announced:
         decision.log(text)
-        decision.set_attempt_workers(announced=announced | {text})
+        decision.attempt_workers = replace(decision.attempt_workers, announced=announced | {text})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Mapping
 
 from hvd_pods.pod.notices import (
@@ -31,7 +32,7 @@ Notice = Mapping[str, Any]
 
 def on_notice(decision: Decision, event: NoticeTaken) -> None:
     """Handle a notice of a worker or a rank by its kind."""
-    if decision.state.attempt.launch is None:
+    if decision.attempt.launch is None:
         if event.connection:
             decision.add_effects(ReleaseRanks([event.connection]))
         return
@@ -72,7 +73,7 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
     if is_made_up or _starts_ranks_itself(decision):
         return
     was_kept = decision.state.is_state_kept
-    decision.set_launch(kept=decision.launch.kept | {rank})
+    decision.launch = replace(decision.launch, kept=decision.launch.kept | {rank})
     state = decision.state
     is_newly_kept = state.is_state_kept and not was_kept
     if is_newly_kept and state.lost_after_seconds != state.run.lost_after_seconds:
@@ -81,14 +82,17 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
 
 def note_raised(decision: Decision, notice: Notice, connection: int) -> None:
     """Note that an exception has ended a rank."""
-    decision.set_launch(
-        exception_notices=(*decision.launch.exception_notices, notice)[-MOST_NOTICES:]
+    decision.launch = replace(
+        decision.launch,
+        exception_notices=(*decision.launch.exception_notices, notice)[-MOST_NOTICES:],
     )
 
 
 def note_failed(decision: Decision, notice: Notice, connection: int) -> None:
     """Note that a rank has ended with an exit code other than 0, or by a signal."""
-    decision.set_launch(exit_notices=(*decision.launch.exit_notices, notice)[-MOST_NOTICES:])
+    decision.launch = replace(
+        decision.launch, exit_notices=(*decision.launch.exit_notices, notice)[-MOST_NOTICES:]
+    )
 
 
 def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
@@ -98,9 +102,9 @@ def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
     launch = decision.launch
     finished = dict.fromkeys((*launch.finished, _place_of(notice)))
     if not launch.finished:
-        decision.set_launch(finished_at=decision.now)
+        decision.launch = replace(decision.launch, finished_at=decision.now)
         decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAME_AFTER)
-    decision.set_launch(finished=tuple(finished)[:MOST_NOTICES])
+    decision.launch = replace(decision.launch, finished=tuple(finished)[:MOST_NOTICES])
 
 
 def note_ended(decision: Decision, notice: Notice, connection: int) -> None:
@@ -110,13 +114,15 @@ def note_ended(decision: Decision, notice: Notice, connection: int) -> None:
     """
     launch = decision.launch
     waiting = (*launch.waiting, connection) if connection else launch.waiting
-    decision.set_launch(ended=launch.ended | {_place_of(notice)}, waiting=waiting)
+    decision.launch = replace(
+        decision.launch, ended=launch.ended | {_place_of(notice)}, waiting=waiting
+    )
     release_ended(decision)
 
 
 def note_asked(decision: Decision, notice: Notice, connection: int) -> None:
     """Note that a rank was asked to end."""
-    decision.set_launch(asked=decision.launch.asked | {_place_of(notice)})
+    decision.launch = replace(decision.launch, asked=decision.launch.asked | {_place_of(notice)})
 
 
 def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
@@ -127,7 +133,9 @@ def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
     if worker not in launch.terminating:
         decision.log(f"{worker} is terminating: its ranks have {seconds:.0f} s to save")
     terminating = {**launch.terminating, worker: decision.now + seconds}
-    decision.set_launch(terminating=terminating, asked=launch.asked | {_place_of(notice)})
+    decision.launch = replace(
+        decision.launch, terminating=terminating, asked=launch.asked | {_place_of(notice)}
+    )
 
 
 def release_ended(decision: Decision) -> None:
@@ -135,7 +143,7 @@ def release_ended(decision: Decision) -> None:
     launch = decision.launch
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
         decision.add_effects(ReleaseRanks(launch.waiting))
-        decision.set_launch(waiting=())
+        decision.launch = replace(decision.launch, waiting=())
 
 
 def _rank_of(notice: Notice) -> int:

@@ -13,6 +13,7 @@ tool).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Mapping
 
@@ -66,7 +67,7 @@ def begin(decision: Decision, event: Started) -> None:
     if decision.state.run.has_api_access:
         decision.add_effects(ReadRecord())
     else:
-        decision.set_record_lock(fence=new_fence(0, decision.wall))
+        decision.record_lock = replace(decision.record_lock, fence=new_fence(0, decision.wall))
         on_held(decision, {})
 
 
@@ -96,7 +97,7 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
             decision.log(f"{holder} has not renewed its lock: taking over")
             changes[RecordKey.SUPERSEDED] = data.get(RecordKey.HOLDER_UID, "")
         fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
-        decision.set_record_lock(fence=fence, data=dict(data))
+        decision.record_lock = replace(decision.record_lock, fence=fence, data=dict(data))
         known = state.record_lock.changes
         decision.add_effects(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
@@ -107,7 +108,9 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
         decision.log(message)
         decision.report(RunEvent.WAITING, message)
     if renewal(data) != state.record_lock.seen:
-        decision.set_record_lock(seen=renewal(data), seen_at=decision.now)
+        decision.record_lock = replace(
+            decision.record_lock, seen=renewal(data), seen_at=decision.now
+        )
     if state.is_terminating:
         decision.add_event(
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
@@ -127,39 +130,49 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
         attempts = number(data.get(RecordKey.ATTEMPTS))
         failures = number(data.get(RecordKey.FAILURES))
         progress = Progress(losses=read_progress(data).losses)
-        decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
+        decision.state = replace(
+            decision.state,
+            attempts=attempts,
+            failures=failures,
+            launches=attempts,
+            progress=progress,
+        )
     was_training = bool(run.has_api_access) and data.get(RecordKey.TRAINED) == assignment.uid
     # The record does not show whether the command had reached a worker: assume that it had.
-    decision.set(was_training=was_training, has_reached_worker=was_training)
+    decision.state = replace(
+        decision.state, was_training=was_training, has_reached_worker=was_training
+    )
     if decision.state.was_training:
-        decision.set(orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE)))
+        decision.state = replace(
+            decision.state, orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE))
+        )
         before = read_workers(run, decision.state.recorded_workers)
-        decision.set(workers_before=len(before))
+        decision.state = replace(decision.state, workers_before=len(before))
     if not run.has_api_access:
         decision.add_event(AttemptDue())
     elif has_ended(run, data, assignment.uid):
-        decision.set(results=data.get(RecordKey.RESULTS, ""))
+        decision.state = replace(decision.state, results=data.get(RecordKey.RESULTS, ""))
         run_end.repeat_end(decision, data)
     else:
-        decision.set(activity=Activity.READING)
+        decision.state = replace(decision.state, activity=Activity.READING)
         decision.add_effects(ReadJob(START_RETRY_SECONDS))
 
 
 def on_written(decision: Decision, event: RecordWritten) -> None:
     """Handle a written record, which was taken or renewed, or contains the end of the run."""
-    decision.set_record_lock(trouble="")
+    decision.record_lock = replace(decision.record_lock, trouble="")
     if event.purpose == TAKE:
-        decision.set_record_lock(is_held=True)
-        on_held(decision, decision.state.record_lock.data)
+        decision.record_lock = replace(decision.record_lock, is_held=True)
+        on_held(decision, decision.record_lock.data)
     elif event.purpose == RENEW:
-        decision.set_record_lock(is_renewing=False)
+        decision.record_lock = replace(decision.record_lock, is_renewing=False)
     elif event.purpose == END and decision.state.activity == Activity.FINISHING:
         run_end.scale_down(decision)
 
 
 def on_changed(decision: Decision, event: RecordChanged) -> None:
     """Handle a record that another client has changed: a master that has taken it, or a person."""
-    decision.set_record_lock(changes=event.changes)
+    decision.record_lock = replace(decision.record_lock, changes=event.changes)
     if decision.state.activity == Activity.OVER:
         return
     if event.is_other:
@@ -171,9 +184,9 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
         return
     # Another master that has taken the record has a higher number, even if it has released it
     # since.
-    if fence_of(event.data, decision.wall) <= decision.state.record_lock.fence:
+    if fence_of(event.data, decision.wall) <= decision.record_lock.fence:
         if event.purpose == RENEW:
-            decision.set_record_lock(is_renewing=False)
+            decision.record_lock = replace(decision.record_lock, is_renewing=False)
             renew(decision)
         else:
             decision.write_record(
@@ -189,19 +202,19 @@ def check_holder(decision: Decision, data: Mapping[str, str] | None) -> None:
     A worker that serves a newer master refuses this one before this one has seen the record. `data`
     is None where it could not be read.
     """
-    lock = decision.state.record_lock
+    lock = decision.record_lock
     if data and lock.is_held and fence_of(data, decision.wall) > lock.fence:
         lose(decision, describe_holder(data))
 
 
 def lose(decision: Decision, holder: str) -> None:
     """End, and leave the workers to the other master that has taken the record."""
-    if decision.state.record_lock.lost_to or decision.state.activity == Activity.OVER:
+    if decision.record_lock.lost_to or decision.state.activity == Activity.OVER:
         return
     decision.log(f"{holder} controls the workers now")
-    decision.set_record_lock(lost_to=holder)
+    decision.record_lock = replace(decision.record_lock, lost_to=holder)
     decision.clear_timers(TimerKind.RENEW)
-    attempt = decision.state.attempt
+    attempt = decision.attempt
     activity = decision.state.activity
     if activity == Activity.TRAINING:
         launch_abort.abort(decision, superseded(holder))
@@ -212,7 +225,7 @@ def lose(decision: Decision, holder: str) -> None:
         return
     elif activity in (Activity.FINISHING, Activity.KEEPING_WORKERS):
         # The result of the training is final; the other master does the rest.
-        decision.set(activity=Activity.OVER, timers={})
+        decision.state = replace(decision.state, activity=Activity.OVER, timers={})
         decision.release_record()
     elif activity != Activity.STORING:
         decision.add_event(EndReached(superseded(holder)))
@@ -238,20 +251,24 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
         _continue_without(decision, event.message)
     else:
         # The training continues, protected by its fence number; a renewal writes the record later.
-        if event.message != decision.state.record_lock.trouble:
+        if event.message != decision.record_lock.trouble:
             decision.log(f"cannot write the record of this run: {event.message}")
-        decision.set_record_lock(is_renewing=False, trouble=event.message)
+        decision.record_lock = replace(
+            decision.record_lock, is_renewing=False, trouble=event.message
+        )
         if event.purpose == END and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
-            decision.set_record_lock(is_end_unconfirmed=decision.state.record_lock.is_held)
+            decision.record_lock = replace(
+                decision.record_lock, is_end_unconfirmed=decision.record_lock.is_held
+            )
             decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def renew(decision: Decision) -> None:
     """Renew the lock, unless the previous renewal is still in progress."""
-    if not decision.state.record_lock.is_renewing:
-        decision.set_record_lock(is_renewing=True)
+    if not decision.record_lock.is_renewing:
+        decision.record_lock = replace(decision.record_lock, is_renewing=True)
         decision.write_record(RENEW)
     decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
 
@@ -259,9 +276,9 @@ def renew(decision: Decision) -> None:
 def _continue_without(decision: Decision, message: str) -> None:
     """Run without holding the record, which cannot be written for this reason."""
     decision.log(f"cannot hold the record: {message}; the workers accept the newest master")
-    decision.set_record_lock(fence=new_fence(0, decision.wall))
+    decision.record_lock = replace(decision.record_lock, fence=new_fence(0, decision.wall))
     # Use the data that was read, although the record cannot be written.
-    on_held(decision, decision.state.record_lock.data)
+    on_held(decision, decision.record_lock.data)
 
 
 def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object, parse_time
@@ -144,7 +145,7 @@ def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
     else:
         problem = ConfigurationError(f"{result}: {earlier.get(RecordKey.REASON)}; {remedy}")
         announce(decision, problem)
-    decision.set(activity=Activity.FINISHING, problem=problem)
+    decision.state = replace(decision.state, activity=Activity.FINISHING, problem=problem)
     decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
 
 
@@ -155,7 +156,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     """
     state = decision.state
     code = problem.exit_code if problem else 0
-    decision.set(activity=Activity.FINISHING, problem=problem)
+    decision.state = replace(decision.state, activity=Activity.FINISHING, problem=problem)
     if state.record_lock.lost_to:
         end_or_keep_workers(decision)
     elif not state.run.has_api_access:
@@ -186,7 +187,7 @@ def scale_down(decision: Decision) -> None:
     # renews the lease, nor a session's run that was withdrawn.
     is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
     if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
-        decision.set(are_workers_gone=True)
+        decision.state = replace(decision.state, are_workers_gone=True)
         decision.add_effects(ScaleDown())
     else:
         store_results(decision)
@@ -217,7 +218,7 @@ def store_results(decision: Decision) -> None:
         if state.job
         else run.results_timeout_seconds
     )
-    decision.set(activity=Activity.STORING)
+    decision.state = replace(decision.state, activity=Activity.STORING)
     decision.add_effects(StoreResults(min(left, run.results_timeout_seconds)))
 
 
@@ -225,9 +226,11 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
     """Note whether the results are stored. The outcome of the training stays the same."""
     state = decision.state
     problem = decision.state.problem
-    decision.set(results=event.failure or STORED)
+    decision.state = replace(decision.state, results=event.failure or STORED)
     if state.entry:
-        decision.set(entry={**state.entry, RecordKey.RESULTS: decision.state.results})
+        decision.state = replace(
+            decision.state, entry={**state.entry, RecordKey.RESULTS: decision.state.results}
+        )
     # Write this now: the following release of the record is retried only for seconds.
     decision.write_record("results", retry_seconds=None)
     if not event.failure:
@@ -245,7 +248,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
     again = InterruptedRunError(text)
     if state.is_terminating and state.job and will_retry(state.job, again.exit_code, decision.wall):
         # Another master stores the results.
-        decision.set(problem=again)
+        decision.state = replace(decision.state, problem=again)
     end_or_keep_workers(decision)
 
 
@@ -277,17 +280,17 @@ def keep_workers(decision: Decision) -> None:
     end this pod before the lease.
     """
     _begin_keeping_workers(decision)
-    if decision.state.lease.has_ended:
+    if decision.lease.has_ended:
         scale_down_kept(decision)
         return
-    decision.set_lease(note=LEASE_KEPT)
+    decision.lease = replace(decision.lease, note=LEASE_KEPT)
     decision.write_record("keep workers")
     decision.log("the workers stay for the session's next run, as long as its lease is renewed")
     watch_deadline(decision, decision.state.job or UNREADABLE)
 
 
 def _begin_keeping_workers(decision: Decision) -> None:
-    decision.set(activity=Activity.KEEPING_WORKERS)
+    decision.state = replace(decision.state, activity=Activity.KEEPING_WORKERS)
     timers = decision.state.timers
     decision.clear_timers(
         *(name for name in timers if name not in (TimerKind.RENEW, TimerKind.LEASE))
@@ -325,15 +328,15 @@ def scale_down_kept(decision: Decision) -> None:
     """Scale down the workers that have stayed for the session's next run."""
     if decision.state.are_workers_gone:
         return
-    if not decision.state.lease.has_ended:
-        decision.set_lease(note="")
-    decision.set(are_workers_gone=True)
+    if not decision.lease.has_ended:
+        decision.lease = replace(decision.lease, note="")
+    decision.state = replace(decision.state, are_workers_gone=True)
     decision.add_effects(ScaleDown())
 
 
 def end_master(decision: Decision) -> None:
     """Release the record, and end."""
-    decision.set(activity=Activity.OVER, timers={})
+    decision.state = replace(decision.state, activity=Activity.OVER, timers={})
     decision.release_record()
 
 
@@ -355,7 +358,7 @@ def hand_over(decision: Decision) -> None:
     Kueue declares a run finished when all pods that it sees have ended, and the workers of a
     preempted run end at the same time, before their StatefulSet makes the first new one.
     """
-    decision.set(activity=Activity.HANDING_OVER)
+    decision.state = replace(decision.state, activity=Activity.HANDING_OVER)
     look_for_successors(decision)
 
 
@@ -379,7 +382,7 @@ def on_successors(decision: Decision, event: PodsListed) -> None:
     elif not event.pods and not event.problem:
         seen = NONE
     if seen != decision.state.successors:
-        decision.set(successors=seen, successors_since=decision.now)
+        decision.state = replace(decision.state, successors=seen, successors_since=decision.now)
     within = {STAYS: STAYS_WITHIN, NONE: SUCCESSORS_WITHIN}.get(seen, float("inf"))
     if decision.now - decision.state.successors_since >= within:
         decision.add_effects(Exit(decision.state.problem))

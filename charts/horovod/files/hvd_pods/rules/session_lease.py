@@ -10,6 +10,8 @@ does not count the time, because the command may not reach the API server then, 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hvd_pods.cluster.objects import Object
 from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.effects import ReadLease
@@ -39,8 +41,11 @@ def begin(decision: Decision, job: Object | None) -> None:
     if not state.assignment.job or state.lease.seconds or job is None:
         return
     if job == run_end.UNREADABLE or seconds_of(job):
-        decision.set_lease(
-            seconds=float(seconds_of(job)), renewal=_renewal(job), seen_at=decision.now
+        decision.lease = replace(
+            decision.lease,
+            seconds=float(seconds_of(job)),
+            renewal=_renewal(job),
+            seen_at=decision.now,
         )
         _look_later(decision)
 
@@ -52,29 +57,25 @@ def read(decision: Decision) -> None:
 
 def on_read(decision: Decision, event: LeaseRead) -> None:
     """End the run if its lease has not changed for too long; otherwise look again later."""
-    lease = decision.state.lease
-    if (
-        lease.has_ended
-        or decision.state.activity == Activity.OVER
-        or decision.state.record_lock.lost_to
-    ):
+    lease = decision.lease
+    if lease.has_ended or decision.state.activity == Activity.OVER or decision.record_lock.lost_to:
         return
     if event.job is None:
-        decision.set_lease(seen_at=decision.now)
+        decision.lease = replace(decision.lease, seen_at=decision.now)
         _look_later(decision)
         return
     seconds = float(seconds_of(event.job))
     if not seconds:
         # An upgrade has removed the lease.
-        decision.set_lease(seconds=0.0, note="")
+        decision.lease = replace(decision.lease, seconds=0.0, note="")
         if decision.state.activity == Activity.KEEPING_WORKERS:
             run_end.end_master(decision)
         return
     renewal = _renewal(event.job)
     if renewal != lease.renewal or not lease.seconds:
-        decision.set_lease(renewal=renewal, seen_at=decision.now)
-    decision.set_lease(seconds=seconds)
-    if decision.now - decision.state.lease.seen_at > seconds:
+        decision.lease = replace(decision.lease, renewal=renewal, seen_at=decision.now)
+    decision.lease = replace(decision.lease, seconds=seconds)
+    if decision.now - decision.lease.seen_at > seconds:
         _end(decision)
     else:
         _look_later(decision)
@@ -86,12 +87,12 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
 
 def _end(decision: Decision) -> None:
     """End the run; its workers are then scaled down."""
-    seconds = decision.state.lease.seconds
+    seconds = decision.lease.seconds
     text = (
         f"nobody has renewed the lease of its session for {seconds:.0f} s "
         "(`session.leaseSeconds`): the command that started it has ended, or its machine sleeps"
     )
-    decision.set_lease(has_ended=True, note=text)
+    decision.lease = replace(decision.lease, has_ended=True, note=text)
     decision.log(f"the run ends: {text}")
     decision.report(RunEvent.LEASE_ENDED, text)
     activity = decision.state.activity
@@ -107,7 +108,7 @@ def _end(decision: Decision) -> None:
 
 
 def _look_later(decision: Decision) -> None:
-    every = decision.state.lease.seconds / LOOKS or LOOK_EVERY
+    every = decision.lease.seconds / LOOKS or LOOK_EVERY
     decision.set_timer(TimerKind.LEASE, decision.now + min(every, LOOK_EVERY))
 
 

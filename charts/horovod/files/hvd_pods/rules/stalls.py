@@ -45,7 +45,7 @@ STOPPED_FOR_KEPT = (2.0, 10.0)
 
 def on_missing_rank(decision: Decision, event: RankMissing) -> None:
     """Handle Horovod's report that a rank has not joined."""
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     if event.rank >= sum(worker.slots for worker in decision.state.run.workers):
         # The script itself has printed the message.
         return
@@ -70,7 +70,7 @@ def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
         for rank, one in known.items()
         if decision.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
-    decision.set_launch(idle_ranks=idle)
+    decision.launch = replace(decision.launch, idle_ranks=idle)
     # Earlier ranks of a custom command have the same numbers as its present ones.
     over = frozenset() if run.mode == "custom" else launch.all_ended
     if len(idle) < decision.state.ranks - len(over):
@@ -94,7 +94,7 @@ def report_unfinished(decision: Decision) -> None:
 
     Ranks that wait for an ended rank wait for ever. Ranks that still make steps do not wait.
     """
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     run = decision.state.run
     if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
@@ -120,7 +120,9 @@ def report_unfinished(decision: Decision) -> None:
     # If all ranks have ended, no rank keeps the others waiting.
     worker, rank = unfinished[0] if unfinished else ("", NO_RANK)
     what = f"has not ended after {name_ranks(launch.finished[:1])}"
-    decision.set_launch(unfinished=Stall(rank, worker, what, since, decision.now, float("inf")))
+    decision.launch = replace(
+        decision.launch, unfinished=Stall(rank, worker, what, since, decision.now, float("inf"))
+    )
     _announce_stall(decision, text)
     if limit < float("inf"):
         decision.set_timer(TimerKind.UNFINISHED, since + limit)
@@ -128,7 +130,7 @@ def report_unfinished(decision: Decision) -> None:
     for worker, rank in unfinished[:MOST_RANKS]:
         ranks.setdefault(worker, []).append(rank)
     if ranks:
-        decision.add_effects(ShowStacks(decision.state.attempt.number, ranks))
+        decision.add_effects(ShowStacks(decision.attempt.number, ranks))
 
 
 def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
@@ -158,7 +160,7 @@ def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
 
 def add_stall(decision: Decision, stall: Stall) -> None:
     """Note a stalled rank; report it when the other lines of the message have arrived."""
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     if launch is None:
         return
     # Do not delay the end of an attempt. Names alone are delayed, in report_stalls.
@@ -167,12 +169,12 @@ def add_stall(decision: Decision, stall: Stall) -> None:
         decision.set_timer(
             TimerKind.STALLS, min(at, decision.state.timers.get(TimerKind.STALLS, at))
         )
-    decision.set_launch(stalls=launch.stalls.add(stall))
+    decision.launch = replace(decision.launch, stalls=launch.stalls.add(stall))
 
 
 def report_stalls(decision: Decision) -> None:
     """Name the ranks of a message, and end the attempt if that has lasted too long."""
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     if launch is None or decision.state.activity != Activity.TRAINING:
         return
     lasting = map(decision.state.shorten, launch.stalls.new.values())
@@ -185,7 +187,9 @@ def report_stalls(decision: Decision) -> None:
     quiet = decision.now + REPORT_EVERY if first else stalls.quiet_until
     # The stacks of late ranks may not have arrived yet.
     late_now = why or launch.stalls.late
-    decision.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
+    decision.launch = replace(
+        decision.launch, stalls=replace(stalls, late=late_now, quiet_until=quiet)
+    )
     if first:
         ago = decision.now - decision.state.last_step
         known = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
@@ -195,7 +199,7 @@ def report_stalls(decision: Decision) -> None:
         if stall.worker in launch.workers:
             ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
-        decision.add_effects(ShowStacks(decision.state.attempt.number, ranks))
+        decision.add_effects(ShowStacks(decision.attempt.number, ranks))
     else:
         end_stalled(decision)
 
@@ -204,7 +208,7 @@ def _announce_stall(decision: Decision, text: str) -> None:
     """Report the ranks that the others wait for, and count the stall."""
     decision.log(f"stalled: {text}")
     decision.report(RunEvent.STALLED, text)
-    decision.set(stall_count=decision.state.stall_count + 1)
+    decision.state = replace(decision.state, stall_count=decision.state.stall_count + 1)
     decision.write_record("stall")
 
 
@@ -233,12 +237,14 @@ def _describe_limit(decision: Decision, stall: Stall) -> str:
 
 def end_stalled(decision: Decision, event: StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     if launch and event:
         places = dict(event.places)
         late = launch.unfinished
         if late:
             late = late._replace(place=places.get(late.rank, late.place))
-        decision.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
+        decision.launch = replace(
+            decision.launch, stalls=launch.stalls.note_places(places), unfinished=late
+        )
     if launch and launch.stalls.late:
         launch_abort.abort(decision, LaunchError(launch.stalls.late, 1))

@@ -332,11 +332,55 @@ class Decision:
         self.events: list[Event] = []
 
     @property
+    def record_lock(self) -> RecordLock:
+        """This master's lock on the record."""
+        return self.state.record_lock
+
+    @record_lock.setter
+    def record_lock(self, lock: RecordLock) -> None:
+        self.state = replace(self.state, record_lock=lock)
+
+    @property
+    def attempt(self) -> Attempt:
+        """The present attempt."""
+        return self.state.attempt
+
+    @attempt.setter
+    def attempt(self, attempt: Attempt) -> None:
+        self.state = replace(self.state, attempt=attempt)
+
+    @property
+    def attempt_workers(self) -> AttemptWorkers:
+        """The state of the present attempt's workers."""
+        return self.attempt.workers
+
+    @attempt_workers.setter
+    def attempt_workers(self, workers: AttemptWorkers) -> None:
+        self.attempt = replace(self.attempt, workers=workers)
+
+    @property
     def launch(self) -> LaunchState:
-        """Return the present launch. Raises RuntimeError where none has begun."""
-        if self.state.attempt.launch is None:
-            raise RuntimeError(f"attempt {self.state.attempt.number} has no launch")
-        return self.state.attempt.launch
+        """The present launch. Raises RuntimeError where none has begun."""
+        if self.attempt.launch is None:
+            raise RuntimeError(f"attempt {self.attempt.number} has no launch")
+        return self.attempt.launch
+
+    @launch.setter
+    def launch(self, launch: LaunchState) -> None:
+        self.attempt = replace(self.attempt, launch=launch)
+
+    @property
+    def lease(self) -> SessionLease:
+        """The lease of the session."""
+        return self.state.lease
+
+    @lease.setter
+    def lease(self, lease: SessionLease) -> None:
+        # The run's entry has the note of the lease.
+        self.state = replace(self.state, lease=lease)
+        if self.state.entry:
+            entry = {**self.state.entry, RecordKey.LEASE: lease.note}
+            self.state = replace(self.state, entry=entry)
 
     def add_effects(self, *more: Effect) -> None:
         """Request these effects, after those of before."""
@@ -345,7 +389,7 @@ class Decision:
     def report(self, event: RunEvent, message: str) -> None:
         """Request an event about the Job; an event that is a stage sets the run's stage."""
         if event.sets_stage:
-            self.set(stage=event)
+            self.state = replace(self.state, stage=event)
         self.add_effects(CreateJobEvent(event, message))
 
     def log(self, message: str) -> None:
@@ -356,40 +400,14 @@ class Decision:
         """Queue an event that this decision has caused; it is handled at once."""
         self.events.append(event)
 
-    def set(self, **changes: Any) -> None:
-        """Change fields of the state."""
-        self.state = replace(self.state, **changes)
-
-    def set_record_lock(self, **changes: Any) -> None:
-        """Change the state of this master's lock on the record."""
-        self.set(record_lock=replace(self.state.record_lock, **changes))
-
-    def set_lease(self, **changes: Any) -> None:
-        """Change the state of the session's lease."""
-        self.set(lease=replace(self.state.lease, **changes))
-        if self.state.entry:
-            self.set(entry={**self.state.entry, RecordKey.LEASE: self.state.lease.note})
-
-    def set_attempt(self, **changes: Any) -> None:
-        """Change the present attempt."""
-        self.set(attempt=replace(self.state.attempt, **changes))
-
-    def set_attempt_workers(self, **changes: Any) -> None:
-        """Change the state of the attempt's workers."""
-        self.set_attempt(workers=replace(self.state.attempt_workers, **changes))
-
-    def set_launch(self, **changes: Any) -> None:
-        """Change the state of the attempt's launch, which has begun."""
-        self.set_attempt(launch=replace(self.launch, **changes))
-
     def set_timer(self, kind: TimerKind, at: float) -> None:
         """Set the timer of this kind to a time; this replaces an earlier time."""
-        self.set(timers={**self.state.timers, kind: at})
+        self.state = replace(self.state, timers={**self.state.timers, kind: at})
 
     def clear_timers(self, *kinds: TimerKind) -> None:
         """Cancel the timers of these kinds."""
         left = {kind: at for kind, at in self.state.timers.items() if kind not in kinds}
-        self.set(timers=left)
+        self.state = replace(self.state, timers=left)
 
     def set_entry(self, state: str, reason: str = "") -> None:
         """Set the run's entry for the next write of the record."""
@@ -409,7 +427,7 @@ class Decision:
         if self.state.was_training:
             entry[RecordKey.TRAINED] = self.state.assignment.uid
             entry[RecordKey.ORPHAN_FENCE] = str(self.state.orphan_fence)
-        self.set(entry=entry)
+        self.state = replace(self.state, entry=entry)
 
     def write_record(self, purpose: str, retry_seconds: float | None = 0.0) -> None:
         """Request a write of the record, unless another master has taken it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.cluster.objects import Object, format_time
@@ -77,19 +78,21 @@ def begin(decision: Decision, event: Delivered) -> None:
         return
     chosen = [name for name in state.assignment.workers if name in event.workers]
     orphan_fence = state.record_lock.fence if run.mode == "direct" else 0
-    decision.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
-    decision.set_attempt(launch=LaunchState(tuple(chosen)))
+    decision.state = replace(
+        decision.state, activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence
+    )
+    decision.attempt = replace(decision.attempt, launch=LaunchState(tuple(chosen)))
     number = state.attempt.number
     what = (
         f"attempt {number}: {run.mode} starts {decision.state.ranks} ranks on {len(chosen)} workers"
     )
-    decision.set(launches=state.launches + 1)
+    decision.state = replace(decision.state, launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
     orphan_seconds = run_end.backoff(state.job or {}) + STAY_LONGER
     decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(state.attempt.number, chosen))
-    decision.set(used_workers=record_workers(run, chosen))
+    decision.state = replace(decision.state, used_workers=record_workers(run, chosen))
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("workers")
     on_workers(decision)
@@ -108,7 +111,7 @@ def _look_for_loss(decision: Decision) -> None:
 
     The launcher may not notice for minutes: a node without power closes no connection.
     """
-    attempt = decision.state.attempt
+    attempt = decision.attempt
     lost = missing_workers.find_silent(decision)
     answering = attempt.workers.answering
     if all(worker.name in answering for worker in lost):
@@ -130,11 +133,11 @@ def _end_leftovers(decision: Decision) -> None:
     Ranks may still run there when the network was cut. A worker that was unreachable comes back
     with its running processes.
     """
-    attempt = decision.state.attempt
-    answering = decision.state.attempt_workers.answering
+    attempt = decision.attempt
+    answering = decision.attempt_workers.answering
     without_ranks = frozenset(answering) - frozenset(decision.launch.workers)
     new = sorted(without_ranks - attempt.cleared)
-    decision.set_attempt(cleared=without_ranks)
+    decision.attempt = replace(decision.attempt, cleared=without_ranks)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
         decision.add_effects(EndLeftovers(attempt.number, addresses, new))
@@ -143,7 +146,7 @@ def _end_leftovers(decision: Decision) -> None:
 def terminate(decision: Decision) -> None:
     """Handle the request to end this pod: read the Job if the ranks may continue."""
     run = decision.state.run
-    launch = decision.state.attempt.launch
+    launch = decision.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
     if run.mode == "direct" and run.has_api_access and not is_ending:
         within = min(LEAVE_WITHIN, run.grace_seconds / 6)
@@ -161,9 +164,9 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     seconds = grace - min(RESERVE, grace / 2)
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
-    decision.set_launch(is_asking=True)
+    decision.launch = replace(decision.launch, is_asking=True)
     may_continue = job is not None and run_end.is_continued(job, decision.wall)
-    decision.add_effects(AskRanks(decision.state.attempt.number, launch.workers, may_continue))
+    decision.add_effects(AskRanks(decision.attempt.number, launch.workers, may_continue))
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:
@@ -171,7 +174,7 @@ def on_asked(decision: Decision, event: RanksAsked) -> None:
 
     Ranks not started by rank/start.py react only to SIGTERM.
     """
-    decision.set_launch(is_asking=False)
+    decision.launch = replace(decision.launch, is_asking=False)
     if event.all_stay:
         decision.log("the ranks go on until another master has come")
         decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
@@ -186,7 +189,7 @@ def on_progress(decision: Decision, event: ProgressReported) -> None:
     progress = decision.state.progress.take(
         event.progress, decision.now, format_time(decision.wall)
     )
-    decision.set(progress=progress)
+    decision.state = replace(decision.state, progress=progress)
     if progress.is_nan and decision.state.run.fail_on_nan:
         launch_abort.abort(decision, NotANumberError())
     warn_of_nan(decision)
@@ -197,7 +200,7 @@ def warn_of_nan(decision: Decision) -> None:
     state = decision.state
     if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_logged:
         return
-    decision.set_attempt(is_nan_logged=True)
+    decision.attempt = replace(decision.attempt, is_nan_logged=True)
     step_of = "step {step} of this attempt" if state.progress.is_counted else "step {step}"
     at = step_of.format(step=state.progress.reported["step"])
     text = f"the loss is NaN at {at}: `launch.failOnNaN=true` ends such a run"
@@ -207,7 +210,7 @@ def warn_of_nan(decision: Decision) -> None:
 
 def on_worker_reached(decision: Decision, event: WorkerReached) -> None:
     """Note that the launcher has started a program in a worker."""
-    decision.set(has_reached_worker=True)
+    decision.state = replace(decision.state, has_reached_worker=True)
 
 
 def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
@@ -219,10 +222,10 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     """End the attempt whose launcher has ended, or find the cause of the failure."""
     state = decision.state
     launch = decision.launch
-    decision.set(activity=Activity.FINDING_CAUSE)
+    decision.state = replace(decision.state, activity=Activity.FINDING_CAUSE)
     decision.clear_timers(TimerKind.LEAVE)
-    decision.set_attempt(seconds=event.seconds)
-    decision.set_launch(exit_code=event.exit_code)
+    decision.attempt = replace(decision.attempt, seconds=event.seconds)
+    decision.launch = replace(decision.launch, exit_code=event.exit_code)
     if launch.waiting:
         decision.add_effects(ReleaseRanks(launch.waiting))
     terminated = tuple(launch.terminating)
@@ -319,10 +322,10 @@ def _choose_cause(event: CauseFound) -> Cause | None:
 
 def _note_broken(decision: Decision, worker: str) -> bool:
     """Exclude a pod whose GPU has failed from attempts; return whether the failure is new."""
-    pod = decision.state.attempt.pods.get(worker)
+    pod = decision.attempt.pods.get(worker)
     if pod is None or pod in decision.state.broken_pods:
         return False
-    decision.set(broken_pods=decision.state.broken_pods | {pod})
+    decision.state = replace(decision.state, broken_pods=decision.state.broken_pods | {pod})
     text = f"a GPU of {worker} has failed: it is used only where there are too few other workers; "
     text += f"to keep other runs off its node: kubectl cordon {pod.node or 'NODE'}"
     decision.log(text)
