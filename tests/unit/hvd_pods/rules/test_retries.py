@@ -62,6 +62,11 @@ def test_pauses_follow_from_how_far_attempts_came(
     assert [verdict.pause for verdict in judge(*attempts)] == expected
 
 
+def test_pause_has_a_maximum_however_many_attempts_fail() -> None:
+    """Without access to the Job, there is no limit of the attempts."""
+    assert Retries(early_failures=5000).judge(FAILED, 1.0, 5000, 0).pause == 300.0
+
+
 @pytest.mark.parametrize(
     ("attempts", "failures"),
     [

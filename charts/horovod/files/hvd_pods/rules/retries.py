@@ -32,6 +32,9 @@ MOST_UNCOUNTED = 50
 # maximum.
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
+# Enough to reach the maximum. Without a limit, the pause would have no float after a thousand
+# attempts.
+MOST_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
@@ -129,8 +132,8 @@ class Retries:
     def _pause(self) -> float:
         if self.early_failures <= 1:
             return 0.0
-        doublings: float = 2 ** (self.early_failures - 2)
-        return min(FIRST_PAUSE * doublings, LONGEST_PAUSE)
+        doublings = min(self.early_failures - 2, MOST_DOUBLINGS)
+        return min(FIRST_PAUSE * (1 << doublings), LONGEST_PAUSE)
 
 
 def _has_worker_left(problem: RunError, is_elastic: bool) -> bool:
