@@ -126,54 +126,83 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
         # If nobody has a newer one, all go on with what the processes have.
         steps[0].append(begin)
     holders = _find_holders(reports)
-    known = {key for each in steps for key in each}
     others = _find_others(reports)
+    known = {key for each in steps for key in each}
     divided: list[int] = []
     if any(report.is_sharded for report in reports):
-        same, root = choose_whole(steps, holders, begin)
-        key = same
-        for (there, _), each in others.items():
-            # The steps of other runs do not say which of these is newer.
-            is_other_run = there.series < 0 and same != begin
-            if there in known and there > key and min(each) >= 0 and not is_other_run:
-                key = there
-                root = _first_with(there, steps)
-                divided = each
+        key, divided = _choose_sharded(steps, holders, others, begin)
+        root = _first_with(key, steps)
         known.update(key for each in holders for key in each)
     else:
         key, root = choose(steps, [{*each} for each in holders])
     wrong = next((report.problem for report in reports if report.problem), "")
     if wrong and key == begin and key.series < 0:
         raise ValueError(wrong)
-    senders = [each.get(key, rank) for rank, each in enumerate(holders)]
     newest = max(known)
-    newest_holders = [each.get(newest, -1) for each in holders]
-    for (there, _), each in others.items():
-        newest_holders = each if there == newest else newest_holders
     return Agreement(
         key,
         root,
         lacking=[
             rank for rank, report in enumerate(reports) if rank != root and key not in report.steps
         ],
-        sends=[Transfer(sender, rank) for rank, sender in enumerate(senders) if sender != rank],
+        sends=_find_transfers(key, holders),
         new=[
             rank
             for rank, report in enumerate(reports)
             if report.has_own and key not in holders[rank]
         ],
         newest=newest,
-        lost=[rank for rank, holder in enumerate(newest_holders) if holder < 0],
-        gone=sorted(
-            {
-                rank
-                for report in reports
-                for rank, keys in report.others.items()
-                if rank >= len(reports) and key in keys
-            }
-        ),
+        lost=_find_lost(newest, holders, others),
+        gone=_find_gone(key, reports),
         divided=divided,
     )
+
+
+def _choose_sharded(
+    steps: Sequence[Sequence[StepKey]],
+    holders: Sequence[Mapping[StepKey, int]],
+    others: Mapping[tuple[StepKey, int], list[int]],
+    begin: StepKey | None,
+) -> tuple[StepKey, list[int]]:
+    """Return the step of a sharded state to continue from, and `Agreement.divided`.
+
+    A newer step that another number of ranks has made counts if each of its shards can be read.
+    """
+    same = _choose_whole(steps, holders, begin)
+    known = {key for each in steps for key in each}
+    key = same
+    divided: list[int] = []
+    for (there, _), each in others.items():
+        # The steps of other runs do not say which of these is newer.
+        is_other_run = there.series < 0 and same != begin
+        if there in known and there > key and min(each) >= 0 and not is_other_run:
+            key = there
+            divided = each
+    return key, divided
+
+
+def _find_transfers(key: StepKey, holders: Sequence[Mapping[StepKey, int]]) -> list[Transfer]:
+    """Return which rank sends which other rank its own state of a step."""
+    senders = [each.get(key, rank) for rank, each in enumerate(holders)]
+    return [Transfer(sender, rank) for rank, sender in enumerate(senders) if sender != rank]
+
+
+def _find_lost(
+    newest: StepKey,
+    holders: Sequence[Mapping[StepKey, int]],
+    others: Mapping[tuple[StepKey, int], list[int]],
+) -> list[int]:
+    """Return the ranks whose shard of the newest step cannot be read."""
+    newest_holders = [each.get(newest, -1) for each in holders]
+    for (there, _), each in others.items():
+        newest_holders = each if there == newest else newest_holders
+    return [rank for rank, holder in enumerate(newest_holders) if holder < 0]
+
+
+def _find_gone(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
+    """Return the ranks that no longer exist, and have a state of their own of a step."""
+    numbers = {rank for report in reports for rank, keys in report.others.items() if key in keys}
+    return sorted(rank for rank in numbers if rank >= len(reports))
 
 
 def _find_others(reports: Sequence[RestoreReport]) -> dict[tuple[StepKey, int], list[int]]:
@@ -222,19 +251,18 @@ def choose(steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]) -> t
     return key, _first_with(key, steps)
 
 
-def choose_whole(
+def _choose_whole(
     steps: Sequence[Sequence[StepKey]],
     shards: Sequence[Mapping[StepKey, int]],
     begin: StepKey | None,
-) -> tuple[StepKey, int]:
-    """Return the newest step with a readable shard of each rank, and the first rank that has it.
+) -> StepKey:
+    """Return the newest step with a readable shard of each rank.
 
     By rank, `steps` are those of which it can read the shared state, `shards` those of its shard.
     Each process has its shard of the step `begin`. Raises ValueError if there is no step.
     """
     known = {key for each in steps for key in each}
-    key = max(key for key in known if key == begin or all(key in each for each in shards))
-    return key, _first_with(key, steps)
+    return max(key for key in known if key == begin or all(key in each for each in shards))
 
 
 def _first_with(key: StepKey, steps: Sequence[Sequence[StepKey]]) -> int:
