@@ -113,20 +113,13 @@ class ShardedState:
         def find_wrong_shard(packed: PackedState, rank: int = ranks.rank) -> str:
             return find_shard_difference(packed, rank, ranks.size, forms_of_ranks[rank])
 
-        own = {}
-        sizes: dict[tuple[int, int], dict[StepKey, PackedState]] = {}
         disk = self._read_other_sizes(ranks.size, forms_of_ranks[0]) if ranks.rank == 0 else []
         in_memory = [packed for each in found.others.values() for packed in each.values()]
-        for packed in [*found.own.values(), *in_memory, *disk]:
-            size, rank = find_division(packed, forms_of_ranks[ranks.rank])
-            if size not in (0, ranks.size):
-                sizes.setdefault((size, rank), {}).setdefault(packed.key, packed)
-            elif packed is not found.own.get(packed.key):
-                continue
-            elif wrong := find_wrong_shard(packed):
+        own, sizes = _split_by_size(found.own, [*in_memory, *disk], ranks.size, forms)
+        for packed in [*own.values()]:
+            if wrong := find_wrong_shard(packed):
                 log(wrong)
-            else:
-                own[packed.key] = packed
+                del own[packed.key]
         others = {
             rank: {
                 key: each for key, each in packed_states.items() if not find_wrong_shard(each, rank)
@@ -135,13 +128,7 @@ class ShardedState:
             if rank < ranks.size
         }
         shared = found.shared
-        if self._folder is None:
-            return FoundStates(shared, own, others, "", sizes=sizes)
-        if self._checkpoints is None:
-            self._checkpoints = ShardCheckpoints(
-                self._folder, self._name, ranks.rank, ranks.size, self._minutes
-            )
-        read = [each.read(self._run, find_wrong_shard) for each in self._checkpoints.both]
+        read = self._read_checkpoints(ranks, find_wrong_shard)
         on_disk = [packed for packed, _ in read]
         for each in filter(None, on_disk):
             own.setdefault(each.key, each)
@@ -153,6 +140,21 @@ class ShardedState:
             if "parts" in packed.value and not find_difference(packed):
                 shared.setdefault(packed.key, packed)
         return FoundStates(shared, own, others, problem, keys, sizes)
+
+    def _read_checkpoints(
+        self, ranks: Ranks, find_difference: Callable[[PackedState], str]
+    ) -> list[tuple[PackedState | None, str]]:
+        """Return what the two checkpoints of this rank's shard have, and each one's problem.
+
+        Without a folder, the list is empty.
+        """
+        if self._folder is None:
+            return []
+        if self._checkpoints is None:
+            self._checkpoints = ShardCheckpoints(
+                self._folder, self._name, ranks.rank, ranks.size, self._minutes
+            )
+        return [each.read(self._run, find_difference) for each in self._checkpoints.both]
 
     def name_other_sizes(self, size: int) -> list[str]:
         """Return the names of rank 0's checkpoints of other numbers of ranks than `size`."""
@@ -219,6 +221,27 @@ def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, A
     forms = {name: form_of_shard(part, shards[name]) for name, part in parts.items()}
     place = {"rank": ranks.rank, "size": ranks.size}
     return {"shards": shards, "forms": forms, **place, "run": run}
+
+
+def _split_by_size(
+    own: Mapping[StepKey, PackedState],
+    elsewhere: Sequence[PackedState],
+    size: int,
+    forms: Mapping[str, Sequence[str]],
+) -> tuple[dict[StepKey, PackedState], dict[tuple[int, int], dict[StepKey, PackedState]]]:
+    """Return the packed states of `own` that `size` ranks have made, and all shards of other sizes.
+
+    The latter are in `own` or `elsewhere`. They are by their number of ranks and their rank.
+    """
+    same = {}
+    sizes: dict[tuple[int, int], dict[StepKey, PackedState]] = {}
+    for packed in [*own.values(), *elsewhere]:
+        place = find_division(packed, forms)
+        if place[0] not in (0, size):
+            sizes.setdefault(place, {}).setdefault(packed.key, packed)
+        elif packed is own.get(packed.key):
+            same[packed.key] = packed
+    return same, sizes
 
 
 def _pack(ranks: Ranks, kept: KeptValues) -> bytearray:

@@ -168,12 +168,7 @@ class State:
             # Each rank refuses what cannot be kept before it trains.
             PackedContent(self._values())
         packed = share(ranks, agreed, found.shared, lambda: self._values()[0])
-        own: dict[str, Any] | None
-        if agreed.divided:
-            own = divide(ranks, key, agreed.divided, found.sizes, self._parts_sharded)
-        else:
-            mine = share_own(ranks, agreed, found)
-            own = None if mine is None else mine.value
+        own = self._receive_own(ranks, agreed, found)
         if packed is not None:
             self._apply(packed)
         if own is not None:
@@ -181,18 +176,31 @@ class State:
         if ranks.rank == agreed.root:
             others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
             self._log_restored(agreed, packed, others)
-        self.step = key.step
-        # Where a process restores once more, or shards are divided, its steps are counted anew.
-        is_anew = bool(agreed.divided) or bool(self._sharded and self.is_restored)
-        self._series = max(key.series, 0) + int(is_anew)
-        self._launch = find_launch() if key.series < 0 or agreed.divided else key.launch
-        self.is_restored = True
+        self._continue_from(key, is_divided=bool(agreed.divided))
         if ranks.local_rank == 0:
             self._memory("shared", lambda buffer: buffer.keep(key))
         self._memory(f"rank-{ranks.rank}", lambda buffer: buffer.keep(key))
         if self._shards is not None:
             self._shards.copy_again(ranks, reports, key, None if own is None else self._read)
         return self.step
+
+    def _receive_own(
+        self, ranks: Ranks, agreed: Agreement, found: FoundStates
+    ) -> dict[str, Any] | None:
+        """Return this rank's own state of the step that all continue from; None without one."""
+        if agreed.divided:
+            return divide(ranks, agreed.key, agreed.divided, found.sizes, self._parts_sharded)
+        mine = share_own(ranks, agreed, found)
+        return None if mine is None else mine.value
+
+    def _continue_from(self, key: StepKey, *, is_divided: bool) -> None:
+        """Count steps from a restored one."""
+        self.step = key.step
+        # Where a process restores once more, or shards are divided, its steps are counted anew.
+        is_anew = is_divided or bool(self._sharded and self.is_restored)
+        self._series = max(key.series, 0) + int(is_anew)
+        self._launch = find_launch() if key.series < 0 or is_divided else key.launch
+        self.is_restored = True
 
     def _report(self, ranks: Ranks, found: FoundStates) -> RestoreReport:
         """Return what this rank has found, for the other ranks."""
