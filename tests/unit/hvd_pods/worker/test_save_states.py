@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import os
 import subprocess
 import sys
@@ -34,6 +35,8 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def train(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Train to a step in a worker and a run; returns the worker's memory."""
+    # The states of earlier tests may be parts of cycles, and a script has one of each name.
+    gc.collect()
 
     def train(step: int, worker: str = "w-0", run: str = "one", fence: int = FENCE) -> Path:
         monkeypatch.setenv("HVD_KEEP", str(tmp_path / worker))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import agreement, packed_state, ranks, state
-from hvd_pods.library.keep.copies import Place
+from hvd_pods.library.keep import agreement, kept_state, packed_state, ranks
+from hvd_pods.library.keep.shard_copies import FailureDomain
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
@@ -69,7 +69,7 @@ def report_with(
         for shard in shards:
             sizes.setdefault((3, shard), []).append(key)
     return agreement.RestoreReport(
-        Place("node", "worker"),
+        FailureDomain("node", "worker"),
         [BEFORE, NEWEST, *newer],
         newer,
         {},
@@ -113,7 +113,7 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
     agreed = agreement.agree(
         [
             agreement.RestoreReport(
-                Place("node", "worker"),
+                FailureDomain("node", "worker"),
                 [*keys, theirs],
                 keys,
                 {},
@@ -190,7 +190,7 @@ class Workers:
         self.places = [0, 1]
         self._here = threading.local()
         self._patch = monkeypatch
-        monkeypatch.setattr(state, "find_ranks", lambda: self._here.ranks)
+        monkeypatch.setattr(kept_state, "find_ranks", lambda: self._here.ranks)
 
     def state(self, rank: int, **parts: Any) -> Any:
         """The state of a new process with this rank, which acts for itself until `together`."""
@@ -314,10 +314,10 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
 
     def report() -> agreement.RestoreReport:
         sizes = {place: [*packed_states] for place, packed_states in found.sizes.items()}
-        place = Place("node", "worker")
+        domain = FailureDomain("node", "worker")
         begin = keep.StepKey(-1, 0)
         return agreement.RestoreReport(
-            place, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
+            domain, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
         )
 
     _, agreed = agreement.agree_on_whole(ranks.Ranks(), found, report)

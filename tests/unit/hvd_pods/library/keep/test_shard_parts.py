@@ -14,7 +14,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import shard_parts as shards
-from hvd_pods.library.keep.copies import Place, place_copies
+from hvd_pods.library.keep.shard_copies import FailureDomain, place_copies
 from hvd_pods.worker import save_states
 from tests.unit.hvd_pods.library.keep.fake_jax import Array, jax
 from tests.unit.hvd_pods.library.keep.shard_ranks import Cluster, ZeroRedundancyOptimizer, cluster
@@ -51,7 +51,7 @@ def steps_of(cluster: Cluster, **given: Any) -> list[int]:
 )
 def test_copies_are_with_other_workers(places: str, holders: list[int | None]) -> None:
     """A place is a letter for its node, and a number for its worker."""
-    assert place_copies([Place(each[0], each[1]) for each in places.split()]) == holders
+    assert place_copies([FailureDomain(each[0], each[1]) for each in places.split()]) == holders
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])

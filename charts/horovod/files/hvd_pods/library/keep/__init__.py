@@ -16,9 +16,9 @@ all ranks with that state. Nothing here changes how a training ends: where memor
 the log says so. Outside of a run of the chart there are only checkpoints.
 """
 
+from .kept_state import State, last_step
 from .keras import Callback
 from .packed_state import StepKey, pack, read_file
-from .state import State, last_step
 from .worker import FOLDER
 
 __all__ = ["FOLDER", "Callback", "State", "StepKey", "last_step", "pack", "read_file"]

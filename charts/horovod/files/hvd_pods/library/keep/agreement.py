@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
-from .copies import Place
 from .log import log
 from .packed_state import PackedState, StepKey, pack, read
 from .ranks import Ranks
+from .shard_copies import FailureDomain
 
 
 class RestoreReport(NamedTuple):
     """The report of a rank to the others before a restore.
 
-    place: of the rank. steps: the steps whose shared state it can read. own: the steps of which it
+    domain: of the rank. steps: the steps whose shared state it can read. own: the steps of which it
     has its own state. others: by rank, the steps of which other ranks have a state of their own on
     its worker. has_own: whether its script has a state of its own. is_sharded: whether a restore
     needs the own state of each rank. process: the step of rank 0's process; None on other ranks.
@@ -22,7 +22,7 @@ class RestoreReport(NamedTuple):
     rank.
     """
 
-    place: Place
+    domain: FailureDomain
     steps: list[StepKey]
     own: list[StepKey]
     others: Mapping[int, list[StepKey]]

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from .state import State
+from .kept_state import State
 
 
 def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 - as a class of Keras

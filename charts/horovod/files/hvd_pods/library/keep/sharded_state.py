@@ -7,12 +7,12 @@ from typing import Any, Callable, Mapping, Sequence
 
 from .agreement import FoundStates, RestoreReport, choose_turn
 from .checkpoint import Checkpoint, ShardCheckpoints
-from .copies import CommitOutcome, Copies
 from .double_buffer import DoubleBuffer
 from .log import log
 from .packed_content import PackedContent
 from .packed_state import KeptValues, PackedState, StepKey, pack
 from .ranks import Ranks
+from .shard_copies import CommitOutcome, Copies
 from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
 from .worker import WorkerMemory
 
@@ -75,7 +75,7 @@ class ShardedState:
 
         `key` is the step that all ranks continue from. Without `read`, this rank has nothing of it.
         """
-        copies = Copies(self._memory, ranks, [report.place for report in reports])
+        copies = Copies(self._memory, ranks, [report.domain for report in reports])
         self._copies = copies
         if self._checkpoints is not None:
             self._checkpoints.begin_with(choose_turn([report.checkpoints for report in reports]))

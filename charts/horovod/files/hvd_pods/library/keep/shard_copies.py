@@ -31,8 +31,8 @@ def _wait_at_the_end() -> None:
         thread.join(max(0.0, end - time.monotonic()))
 
 
-class Place(NamedTuple):
-    """The place of a rank. Ranks of one node or of one worker are lost together."""
+class FailureDomain(NamedTuple):
+    """The node and the worker of a rank: ranks that have the same one are lost together."""
 
     node: str
     worker: str
@@ -65,30 +65,30 @@ class CommitReport(NamedTuple):
     was_written: bool
 
 
-def find_place(folder: str) -> Place:
-    """Return the place of this rank; `folder` has the memory of its worker."""
+def find_failure_domain(folder: str) -> FailureDomain:
+    """Return the failure domain of this rank; `folder` has the memory of its worker."""
     node = os.uname().nodename
     with contextlib.suppress(OSError):
         # Alike in all containers of a machine.
         node = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return Place(node, f"{os.uname().nodename}:{folder}")
+    return FailureDomain(node, f"{os.uname().nodename}:{folder}")
 
 
-def place_copies(places: Sequence[Place]) -> list[int | None]:
+def place_copies(domains: Sequence[FailureDomain]) -> list[int | None]:
     """Return, by rank, the rank whose worker has the copy of its shard; None with one worker.
 
     The workers form a ring: the copies of a worker are in the next worker on another node, or in
     the next worker if all are on the same node.
     """
     workers: dict[str, list[int]] = {}
-    for rank, place in enumerate(places):
-        workers.setdefault(place.worker, []).append(rank)
+    for rank, domain in enumerate(domains):
+        workers.setdefault(domain.worker, []).append(rank)
     ring = [*workers.values()]
-    holders: list[int | None] = [None] * len(places)
+    holders: list[int | None] = [None] * len(domains)
     for number, ranks in enumerate(ring):
         after = [*ring[number + 1 :], *ring[:number]]
-        node = places[ranks[0]].node
-        apart = [each for each in after if places[each[0]].node != node]
+        node = domains[ranks[0]].node
+        apart = [each for each in after if domains[each[0]].node != node]
         for holder in (apart or after)[:1]:
             for local, rank in enumerate(ranks):
                 holders[rank] = holder[local % len(holder)]
@@ -98,20 +98,22 @@ def place_copies(places: Sequence[Place]) -> list[int | None]:
 class Copies:
     """Sends this rank's shard to another worker, and receives others' shards, beside a step."""
 
-    def __init__(self, memory: WorkerMemory, ranks: Ranks, places: Sequence[Place]) -> None:
+    def __init__(
+        self, memory: WorkerMemory, ranks: Ranks, domains: Sequence[FailureDomain]
+    ) -> None:
         self._memory = memory
         self._ranks = ranks
-        self._holders = place_copies(places)
+        self._holders = place_copies(domains)
         # The ranks whose shards this rank keeps, and all whose shards are in this worker.
         self.taken = [rank for rank, holder in enumerate(self._holders) if holder == ranks.rank]
-        here = places[ranks.rank].worker
-        self.here = {rank for rank, place in enumerate(places) if place.worker == here}
+        here = domains[ranks.rank].worker
+        self.here = {rank for rank, domain in enumerate(domains) if domain.worker == here}
         self.here.update(
             rank
             for rank, holder in enumerate(self._holders)
-            if holder is not None and places[holder].worker == here
+            if holder is not None and domains[holder].worker == here
         )
-        nodes = {place.node for place in places}
+        nodes = {domain.node for domain in domains}
         self._is_apart = len(nodes) > 1
         self._are_copied = None not in self._holders
         self._thread: threading.Thread | None = None

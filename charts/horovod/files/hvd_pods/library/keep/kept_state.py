@@ -13,7 +13,6 @@ from .agreement import Agreement, FoundStates, RestoreReport, agree_on_whole, sh
 from .cached_state_dict import Reader, find_reader
 from .checkpoint import OTHER, Checkpoint
 from .completion import completion_thread
-from .copies import find_place
 from .double_buffer import DoubleBuffer
 from .jax_arrays import find_jax, names_axis
 from .log import log
@@ -28,6 +27,7 @@ from .parts import (
     write_part,
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
+from .shard_copies import find_failure_domain
 from .shard_parts import divide, find_sharded, leaves, write_shard
 from .sharded_state import ShardedState, read_shards
 from .worker import WorkerMemory
@@ -206,7 +206,7 @@ class State:
         """Return what this rank has found, for the other ranks."""
         process = self._key if self.is_restored else StepKey(-1, self.step)
         return RestoreReport(
-            find_place(self._memory.folder),
+            find_failure_domain(self._memory.folder),
             [*found.shared],
             [*found.own],
             {rank: [*packed_states] for rank, packed_states in found.others.items()},
