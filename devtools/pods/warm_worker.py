@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import copy_files
+from devtools.pods.program_copies import copy_files
 
 # The values that a plan sets. Otherwise start.py chooses them and logs its choice.
 THREADS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from devtools.pods.copies import FILES, PROGRAMS
+from devtools.pods.program_copies import FILES, PROGRAMS
 
 CHART = FILES.parent
 ROOT = CHART.parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devtools.pods.copies import PROGRAMS
+from devtools.pods.program_copies import PROGRAMS
 
 
 def test_what_runs_in_the_python_of_scripts_suits_any() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from devtools.docs_gen import programs
-from devtools.pods.copies import FILES, PROGRAMS
+from devtools.pods.program_copies import FILES, PROGRAMS
 
 TEXT = (FILES / "unpack.py").read_text()
 PRINTS = {"master/main.py": b"import sys\nprint('runs', sys.flags.isolated, sys.argv[1:])\n"}

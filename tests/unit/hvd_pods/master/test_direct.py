@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import copy_files
+from devtools.pods.program_copies import copy_files
 from hvd_pods.master import direct, gateway_client
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import LIMITS, LONGEST_INTRODUCTION, GlooStore

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import PROGRAMS
+from devtools.pods.program_copies import PROGRAMS
 from hvd_pods.master import results
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from devtools.pods.copies import FILES
+from devtools.pods.program_copies import FILES
 
 ROLE = FILES.parent / "templates" / "master/role.yaml"
 VERBS = {

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import copy_files
+from devtools.pods.program_copies import copy_files
 from hvd_pods.agent.keys import Keys
 from hvd_pods.master import gateway, gateway_client, launch, mpi
 from hvd_pods.master import ssh as command

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devtools.pods.copies import FILES
+from devtools.pods.program_copies import FILES
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.pod import metrics

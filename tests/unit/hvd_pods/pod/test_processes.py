@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from devtools.pods.copies import FILES
+from devtools.pods.program_copies import FILES
 from hvd_pods.pod import processes
 
 

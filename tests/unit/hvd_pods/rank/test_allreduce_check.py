@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devtools.pods.copies import PROGRAMS
+from devtools.pods.program_copies import PROGRAMS
 
 # The clock continues by 7 s at each look. An MPI may end its process at exit: what is not written
 # by then is lost.

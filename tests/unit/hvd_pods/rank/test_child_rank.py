@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import FILES
+from devtools.pods.program_copies import FILES
 
 RANK = """
 import sys

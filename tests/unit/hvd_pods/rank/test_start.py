@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.pods.copies import copy_files
+from devtools.pods.program_copies import copy_files
 from hvd_pods.rank import start
 from hvd_pods.shared.binding import Binding
 

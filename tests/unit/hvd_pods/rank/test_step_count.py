@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.pods.copies import FILES, PROGRAMS
+from devtools.pods.program_copies import FILES, PROGRAMS
 from hvd_pods.pod import metrics
 
 # Modules with what is used of PyTorch's and of Keras', by the paths of theirs.

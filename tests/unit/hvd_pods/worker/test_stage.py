@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.pods.copies import PROGRAMS
+from devtools.pods.program_copies import PROGRAMS
 
 SCRIPT = PROGRAMS / "worker/stage.sh"
 # Each run leaves a line, so that runs can be counted.

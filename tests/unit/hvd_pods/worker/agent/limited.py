@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import FILES
+from devtools.pods.program_copies import FILES
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import REVISION, Served, kill_all

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import copy_files, replace_in
+from devtools.pods.program_copies import copy_files, replace_in
 from hvd_pods.agent.keys import Keys
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys

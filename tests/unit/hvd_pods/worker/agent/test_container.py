@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import replace_in
+from devtools.pods.program_copies import replace_in
 from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.shared import exit_codes
 from tests.support.release_keys import ReleaseKeys

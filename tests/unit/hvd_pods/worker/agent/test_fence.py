@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.pods.copies import FILES
+from devtools.pods.program_copies import FILES
 from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.pod import processes
 from hvd_pods.worker import fence
