@@ -22,8 +22,8 @@ from hvdchart.run.kube.kubectl import IN_CODE, Kubectl
 from hvdchart.run.kube.runs import newest_run
 from hvdchart.run.state.output_pods import running_pod
 from hvdchart.run.state.phases import TRAINING
-from hvdchart.run.state.pod_problems import why_ended
 from hvdchart.run.state.release import Object, component_of
+from hvdchart.run.state.run_problems import why_ended
 from hvdchart.run.state.view import RunView
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names

@@ -1,7 +1,7 @@
 """Run Docker, Podman and Buildah: find one that works here, and run a command in a container.
 
-images/builder/engines.py builds this repository's images with them: it needs their build options,
-which hvdchart has no use for, and takes the choice of the engine from here.
+images/builder/build_engines.py builds this repository's images with them: it needs their build
+options, which hvdchart has no use for, and takes the choice of the engine from here.
 """
 
 from __future__ import annotations

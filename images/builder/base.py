@@ -16,8 +16,8 @@ from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import run_logged
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, step
+from images.builder.build_engines import Build, Engine
 from images.builder.catalogue import Image
-from images.builder.engines import Build, Engine
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 _ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")

@@ -15,6 +15,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from images.builder.base import base_of
+from images.builder.build_engines import Build, Engine, choose_engine
 from images.builder.catalogue import FILE, Image, find, load_catalogue
 from images.builder.content import (
     build_arguments,
@@ -25,7 +26,6 @@ from images.builder.content import (
     is_portable,
     wheel_key,
 )
-from images.builder.engines import Build, Engine, choose_engine
 from images.builder.mirror_settings import write_secrets
 from images.builder.requirements_lock import stale_locks, write_missing_locks
 

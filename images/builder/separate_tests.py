@@ -19,9 +19,9 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note
 from hvdchart.image.engines import run_in
 from images.builder.build import BuiltImage, build
+from images.builder.build_engines import Engine
 from images.builder.catalogue import ROOT, Image, When, find, load_catalogue
 from images.builder.content import content_of, has_patch
-from images.builder.engines import Engine
 
 FILE = "test-results.yaml"
 # NVIDIA's driver lists the GPUs in this folder.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdchart.run.state.pod_problems import problem_of
+from hvdchart.run.state.run_problems import problem_of
 from tests.e2e.packages import LOCKS, wheels
 from tests.support.namespace import Namespace, Values, image_values
 from tests.support.volumes import claimed_folder

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from images.builder.engines import Build
+from images.builder.build_engines import Build
 from tests.support.in_image.sandbox import Sandbox
 
 CHANGED = "hvd-test-changed-image:1"

@@ -23,8 +23,8 @@ from hvdchart.run.follow.position import LogPosition
 from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
-from hvdchart.run.state.pod_problems import may_pass
 from hvdchart.run.state.release import Object, Release, component_of, event_time
+from hvdchart.run.state.run_problems import may_pass
 from hvdchart.run.state.view import RunView
 
 # Seconds without a line after which the log of a finished run is complete.

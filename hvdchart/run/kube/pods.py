@@ -10,8 +10,8 @@ from hvd_pods.shared.contract import NAME_LABEL
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import is_temporary
 from hvdchart.run.kube.cluster import Cluster
-from hvdchart.run.state.pod_problems import problem_of
 from hvdchart.run.state.release import Object
+from hvdchart.run.state.run_problems import problem_of
 
 # A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
 UNKNOWN_USER = 1000680000

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from hvd_pods.shared.record import FAILED, FINISHED, LEASE_KEPT, STORED, RecordKey
 from hvdchart.run.state.newest import NewestRun
-from hvdchart.run.state.pod_problems import remedy_for_refusal, waits_for
 from hvdchart.run.state.release import Object, Release, component_of, condition_of, is_child
+from hvdchart.run.state.run_problems import remedy_for_refusal, waits_for
 from hvdchart.run.state.status import State
 from hvdchart.text import join_names
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from hvd_pods.shared.contract import COMMAND
 from hvd_pods.shared.record import RecordKey
-from hvdchart.run.state.pod_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of
+from hvdchart.run.state.run_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.workers import Workers, count_workers
 from hvdchart.spec.run_options import RUN, name_options
 

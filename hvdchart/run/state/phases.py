@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hvd_pods.shared.run_events import RunEvent
 from hvdchart.run.state.newest import NewestRun
-from hvdchart.run.state.pod_problems import waits_for
 from hvdchart.run.state.release import Object
+from hvdchart.run.state.run_problems import waits_for
 from hvdchart.run.state.status import Status
 from hvdchart.text import join_names
 

@@ -11,10 +11,10 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.state.judge import is_stuck, judge
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.phases import Phase, find_phase
-from hvdchart.run.state.pod_problems import waits_for
 from hvdchart.run.state.progress import Progress, read_progress
 from hvdchart.run.state.ranks import failed_rank, is_tagged, pods_of_ranks, run_of
 from hvdchart.run.state.release import Object, condition_of
+from hvdchart.run.state.run_problems import waits_for
 from hvdchart.run.state.stalls import read_stall
 from hvdchart.run.state.status import PodStatus, Status
 

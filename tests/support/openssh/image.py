@@ -11,7 +11,7 @@ from devtools.common.cache import cache_dir, content_key
 from devtools.common.locks import exclusive_lock
 from devtools.localkube.images import load
 from images.builder.build import build
-from images.builder.engines import Build
+from images.builder.build_engines import Build
 from images.builder.mirror_settings import write_secrets
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")

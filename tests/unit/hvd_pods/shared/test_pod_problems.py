@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.shared import pod_problems
-from hvdchart.run.state import pod_problems as of_hvdchart
+from hvdchart.run.state import run_problems
 
 
 def container(state: dict[str, Any], **last: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_pods_and_library_judge_each_known_status_alike(
     pod = {**WORKER, "status": STATUSES[section](sign)}
     diagnosis = pod_problems.diagnose(pod)
     assert (diagnosis.is_permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
-    problem = of_hvdchart.problem_of(pod, [])
+    problem = run_problems.problem_of(pod, [])
     assert problem
     assert problem.remedy == entry["remedy"]
 
@@ -95,7 +95,7 @@ def test_pods_and_library_judge_each_known_refusal_alike(
 ) -> None:
     diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
     assert (diagnosis.is_permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
-    assert of_hvdchart.remedy_for_refusal(diagnosis.reason) == entry["remedy"]
+    assert run_problems.remedy_for_refusal(diagnosis.reason) == entry["remedy"]
 
 
 @pytest.mark.parametrize(("section", "sign", "entry"), known("event"))
@@ -103,7 +103,7 @@ def test_library_judges_each_known_event(section: str, sign: str, entry: dict[st
     """The master reads no events of pods."""
     about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
     pod = {**WORKER, "status": statuses(waiting("ContainerCreating"))}
-    problem = of_hvdchart.problem_of(pod, [about])
+    problem = run_problems.problem_of(pod, [about])
     assert problem
     assert problem.remedy == entry["remedy"]
 
@@ -127,7 +127,7 @@ def test_the_library_shows_what_the_master_calls_a_problem(
 ) -> None:
     pod = {"metadata": {"name": "hvd-worker-0"}, "status": status}
     assert pod_problems.diagnose(pod).is_problem == is_problem
-    assert (of_hvdchart.problem_of(pod, []) is not None) == is_problem
+    assert (run_problems.problem_of(pod, []) is not None) == is_problem
 
 
 def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
