@@ -90,7 +90,7 @@ def test_first_rank_of_a_worker_with_gpus_warns_of_an_old_driver(
     monkeypatch.setattr(threads, "DEVICES", str(tmp_path))
     monkeypatch.setattr("ctypes.CDLL", OldDriver)
     monkeypatch.setenv("CUDA_VERSION", "13.0.1")
-    start.warn_of_driver(start.Place(int(local_rank), 2, int(local_rank), 2))
+    start.warn_of_driver(start.RankPlace(int(local_rank), 2, int(local_rank), 2))
     assert ("CUDA 12.4" in capsys.readouterr().err) is is_reported
 
 

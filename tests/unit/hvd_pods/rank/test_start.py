@@ -27,7 +27,7 @@ HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRA
 @pytest.mark.parametrize("variables", [OPEN_MPI, HYDRA, GLOO], ids=["Open MPI", "Hydra", "Gloo"])
 def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, str]) -> None:
     place = start.find_place({**variables, "PATH": "/bin"})
-    assert place == start.Place(rank=3, size=8, local_rank=1, local_size=2)
+    assert place == start.RankPlace(rank=3, size=8, local_rank=1, local_size=2)
     assert start.find_problem(place, 8, "2") is None
 
 

@@ -28,7 +28,7 @@ from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import AgentAccess
 from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.pod.reporting import log
-from hvd_pods.rules.events import Put, WorkerReached
+from hvd_pods.rules.events import EventSink, WorkerReached
 from hvd_pods.shared.errors import RunError
 
 LONGEST_REQUEST = 1 << 17
@@ -54,7 +54,7 @@ class Gateway:
     """
 
     def __init__(
-        self, find_access: Callable[[], AgentAccess], put: Put, ask_within: float = ASK_WITHIN
+        self, find_access: Callable[[], AgentAccess], put: EventSink, ask_within: float = ASK_WITHIN
     ) -> None:
         self._find_access = find_access
         self._put = put

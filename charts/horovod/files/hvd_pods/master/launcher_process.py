@@ -18,7 +18,7 @@ from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
 from hvd_pods.pod.processes import all_processes
 from hvd_pods.pod.reporting import log
-from hvd_pods.rules.events import LauncherEnded, Put, RankMissing
+from hvd_pods.rules.events import EventSink, LauncherEnded, RankMissing
 from hvd_pods.shared.errors import ConfigurationError
 from hvd_pods.shared.pipes import pipe_of
 
@@ -34,7 +34,7 @@ class LauncherProcess:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         directory: Path,
-        put: Put,
+        put: EventSink,
         attempt: int,
     ) -> None:
         log(f"$ {shlex.join(arguments)}")

@@ -24,7 +24,15 @@ from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.pod import metrics
 from hvd_pods.pod.reporting import log, report_end
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.events import Event, InternalError, Moment, Put, Started, Terminated, Timer
+from hvd_pods.rules.events import (
+    Event,
+    EventSink,
+    InternalError,
+    Moment,
+    Started,
+    Terminated,
+    Timer,
+)
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Assignment, RunState
 from hvd_pods.shared import contract
@@ -46,7 +54,9 @@ class Master:
     puts events on the queue.
     """
 
-    def __init__(self, assignment: Assignment, make_effects: Callable[[Put], EffectRunner]) -> None:
+    def __init__(
+        self, assignment: Assignment, make_effects: Callable[[EventSink], EffectRunner]
+    ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if assignment.run.has_api_access else assignment.run.backoff_limit
         self.state = RunState(assignment, retries=Retries(limit))

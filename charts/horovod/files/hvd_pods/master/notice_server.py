@@ -29,7 +29,7 @@ from hvd_pods.pod.notices import (
     RAISED,
     STOPPED,
 )
-from hvd_pods.rules.events import NoticeTaken, Put
+from hvd_pods.rules.events import EventSink, NoticeTaken
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import LONGEST_TEXT, printable
 
@@ -61,7 +61,7 @@ class NoticeServer:
     """
 
     def __init__(
-        self, own_address: str, run: Run, put: Put, seconds: float = notices.SEND_WITHIN
+        self, own_address: str, run: Run, put: EventSink, seconds: float = notices.SEND_WITHIN
     ) -> None:
         self._put = put
         self._secret = secrets.token_hex(16)

@@ -31,7 +31,7 @@ from typing import Collection, Mapping, NamedTuple, Sequence
 from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.rules.events import Put, WorkerAnswers, WorkerGone, WorkerProblem
+from hvd_pods.rules.events import EventSink, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.missing_workers import NO_ANSWER
 from hvd_pods.shared.run import Pod, Worker
 
@@ -109,7 +109,7 @@ class Prober:
         workers: Sequence[Worker],
         port: int,
         source: SliceAddresses | DnsAddresses,
-        put: Put,
+        put: EventSink,
         attempt: int,
         lost_after_seconds: float = 0.0,
         limits: ProbeLimits = DEFAULT_LIMITS,

@@ -18,7 +18,7 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import remote
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError
 from hvd_pods.pod.metrics import parse_progress, select_progress
-from hvd_pods.rules.events import ProgressReported, Put
+from hvd_pods.rules.events import EventSink, ProgressReported
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Worker
 
@@ -47,7 +47,7 @@ class ProgressFollower:
         self,
         find_access: Callable[[], remote.AgentAccess],
         workers: Sequence[Worker],
-        put: Put,
+        put: EventSink,
         attempt: int,
         pace: Pace = PACE,
     ) -> None:

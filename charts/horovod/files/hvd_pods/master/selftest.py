@@ -46,8 +46,8 @@ from hvd_pods.rules.effects import (
 from hvd_pods.rules.events import (
     EndReached,
     Event,
+    EventSink,
     JobRead,
-    Put,
     RecordChanged,
     RecordRead,
     RecordWritten,
@@ -164,7 +164,7 @@ class SelftestEffectRunner(EffectRunner):
         self,
         assignment: Assignment,
         api: Api,
-        put: Put,
+        put: EventSink,
         record: RecordClient,
         cluster: ClusterEffects,
         timing: Timing,
@@ -302,7 +302,7 @@ def test(api: Api, run: Run, until: float, timing: Timing) -> RunError | None:
     cluster = SelftestClusterEffects(api, assignment)
     record = SelftestRecordClient(api, assignment, cluster.restore)
 
-    def make_effects(put: Put) -> EffectRunner:
+    def make_effects(put: EventSink) -> EffectRunner:
         return SelftestEffectRunner(assignment, api, put, record, cluster, timing)
 
     master = Master(assignment, make_effects)

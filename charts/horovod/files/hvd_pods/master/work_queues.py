@@ -7,7 +7,7 @@ import traceback
 from typing import Callable
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.rules.events import Event, InternalError, Put
+from hvd_pods.rules.events import Event, EventSink, InternalError
 
 # Writes of the record stay in order. While the API server hangs, calls that an attempt waits for
 # (the Job, the end of the attempt before) do not wait behind calls that may be late.
@@ -34,7 +34,7 @@ class WorkQueues:
     The threads do not keep the pod from ending.
     """
 
-    def __init__(self, put: Put) -> None:
+    def __init__(self, put: EventSink) -> None:
         self._put = put
         self._queues: dict[str, queue.SimpleQueue[Call]] = {}
 

@@ -36,22 +36,22 @@ class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
     """The binding, the number of ranks of the run, and the script."""
 
 
-class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
+class RankPlace(namedtuple("RankPlace", ["rank", "size", "local_rank", "local_size"])):
     """A rank's number and the number of ranks: in the run, and on its worker."""
 
 
-def find_place(environment: Mapping[str, str]) -> Place | None:
+def find_place(environment: Mapping[str, str]) -> RankPlace | None:
     """Read the variables that the launcher set; None unless a known launcher set all of its own.
 
     Raises ValueError for a variable that is not a number.
     """
     for names in LAUNCHER_OPTIONS["rankVariables"].values():
         if all(name in environment for name in names):
-            return Place(*(int(environment[name]) for name in names))
+            return RankPlace(*(int(environment[name]) for name in names))
     return None
 
 
-def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | None:
+def find_problem(place: RankPlace | None, ranks: int, slots: str | None) -> str | None:
     """Return the problem with this rank's place, or None.
 
     `ranks` is the run's number of ranks. `slots` is HVD_SLOTS of this worker.
@@ -81,7 +81,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     return Arguments(Binding(to, int(cores), int(per_socket)), int(rest[0]), rest[1:])
 
 
-def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
+def prepare(arguments: Arguments) -> tuple[RankPlace | None, str | None]:
     """Check this rank's place and bind the rank to it.
 
     Return the place, or None if it is unknown, and the problem, or None if there is none.
@@ -99,7 +99,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
     return place, problem
 
 
-def warn_of_driver(place: Place) -> None:
+def warn_of_driver(place: RankPlace) -> None:
     """Warn once per worker that its driver is too old for the image. The rank starts anyway.
 
     The script may bring another CUDA than the image shows.

@@ -349,4 +349,5 @@ class InternalError(Event):
     traceback: str
 
 
-Put = Callable[[Event], None]
+# Takes an event for the loop; any thread may call it.
+EventSink = Callable[[Event], None]
