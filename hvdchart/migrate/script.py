@@ -23,7 +23,7 @@ from hvdchart.migrate.lines import LAUNCHERS, parse_line, read_slurm_options, sp
 from hvdchart.migrate.pods import RUN_AS_ROOT
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
+from hvdchart.spec.yaml_tree import MAX_BYTES, Node, SourcePlace, shorten
 
 EXPECTED = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
 _LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{'|'.join(map(re.escape, LAUNCHERS))})(?!\S)"
@@ -56,10 +56,10 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     directives = _sbatch_lines(text.split("\n"))
     commands = _read_lines(text)
     nodes = {
-        f"line {number}": Node(Place(file, number, 1), line, line)
+        f"line {number}": Node(SourcePlace(file, number, 1), line, line)
         for number, line in sorted({**directives, **commands}.items())
     }
-    ledger = Ledger(Node(Place(file), nodes), schema)
+    ledger = Ledger(Node(SourcePlace(file), nodes), schema)
     size = _read_header(ledger, header)
     if unread := _OTHER_BATCH.findall(text):
         ledger.add_check(
@@ -94,7 +94,7 @@ def _read_text(data: bytes, file: str) -> str:
         raise SpecError(file, "", "the file is not UTF-8", "text") from None
     for index, char in enumerate(text):
         if not char.isprintable() and char not in "\n\t":
-            place = str(Place(file, text.count("\n", 0, index) + 1, 1))
+            place = str(SourcePlace(file, text.count("\n", 0, index) + 1, 1))
             raise SpecError(place, "", f"the character {char!a}", "printable text")
     return text
 

@@ -24,7 +24,7 @@ from hvdchart.spec.fields import camel
 from hvdchart.spec.load import checked_spec, read_spec
 from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.paths import nearest_node
-from hvdchart.spec.yaml_tree import Node, Place, from_plain
+from hvdchart.spec.yaml_tree import Node, SourcePlace, from_plain
 
 
 def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
@@ -116,7 +116,7 @@ def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
     else:
         because = framework.reasons["framework"].because
         expected = f"{expected}; or, if the ranks do not use MPI, another `train.framework`"
-    node = nearest_node(tree or from_plain({}, Place("the spec")), path)
+    node = nearest_node(tree or from_plain({}, SourcePlace("the spec")), path)
     problem = f"{because}, and `launch.mode` is direct: each rank would train alone"
     raise SpecError(str(node.place), ".".join(path), problem, expected)
 
@@ -132,7 +132,7 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
         is_given = any(tuning.shm for tuning in (group.group.tuning, spec.tuning))
         room = group.shm if is_given or group.memory is None else group.memory // 2
         if needed and max(needed, group.shm) > room:
-            node = nearest_node(tree or from_plain({}, Place("the spec")), ("train", "state"))
+            node = nearest_node(tree or from_plain({}, SourcePlace("the spec")), ("train", "state"))
             what = "of shared memory" if is_given else "of memory to share, half of its memory"
             problem = (
                 f"what a worker keeps of the state needs {memory_text(needed)} ({what_is_kept}), "

@@ -32,7 +32,7 @@ from hvdchart.spec.run_options import (
     rephrase_for_run,
 )
 from hvdchart.spec.values_schema import schema_at, values_schema
-from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
+from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain
 from hvdchart.text import join_names
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.render import dump
@@ -193,7 +193,7 @@ def plan_script(
             default = default_image(uses, has_gpus=_has_gpus(chosen))
         spec = script_tree(run, default, is_tagged=True)
         marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
-        place = Place("the given values")
+        place = SourcePlace("the given values")
         tree = merge_specs(
             [spec, *(from_plain({"values": each}, place) for each in (marks, values))]
         )

@@ -13,7 +13,7 @@ from hvdchart.spec.fields import IMAGE, OBJECT_NAME
 from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, set_key
 from hvdchart.spec.run_options import DEFAULT_WORKERS, ScriptRun
-from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
+from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain
 from hvdchart.text import split_image
 
 _VOLUME = (
@@ -41,7 +41,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     image = split_image(reference) if reference else {}
     if run.image:
         expected = "an image in lower case, such as registry.example/team/train:1"
-        place = Place(f"--image {run.image}")
+        place = SourcePlace(f"--image {run.image}")
         if run.image.endswith((":", "@")):
             part = "digest" if run.image.endswith("@") else "tag"
             raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
@@ -54,17 +54,17 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
         "volumes": {"output": {"emptyDir": {}}},
         "train": {"command": list(run.command)},
     }
-    tree = from_plain(base, Place("hvdchart run"))
+    tree = from_plain(base, SourcePlace("hvdchart run"))
     if default:
         if not default.has_mpi:
             # Images with only a framework have no MPI, and these frameworks need none.
-            tree = set_key(tree, ["launch", "mode"], "direct", Place("the default image"))
+            tree = set_key(tree, ["launch", "mode"], "direct", SourcePlace("the default image"))
         tree = apply_settings(tree, default.settings)
     if is_tagged:
-        place = Place("the output's tags")
+        place = SourcePlace("the output's tags")
         tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
     for text, steps, value in _typed(run):
-        tree = set_key(tree, steps, value, Place(text))
+        tree = set_key(tree, steps, value, SourcePlace(text))
     return apply_settings(tree, run.settings)
 
 
@@ -92,7 +92,7 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
     secrets = run.secrets or ()
     for each in secrets:
         name = each.partition(":")[0]
-        place = Place(f"--secret {each}")
+        place = SourcePlace(f"--secret {each}")
         OBJECT_NAME.read(Node(place, name), "")
     names = [each for each in secrets if ":" not in each]
     if names:

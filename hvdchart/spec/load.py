@@ -13,7 +13,7 @@ from hvdchart.spec.model import Spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.paths import dotted, nearest_node
 from hvdchart.spec.validate import find_contradictions
-from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, from_plain, parse
+from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Plain, SourcePlace, from_plain, parse
 
 
 def load_spec(
@@ -43,7 +43,9 @@ def load_specs(
     """
     tree = apply_settings(merge_specs([load_tree(Path(each)) for each in paths]), settings)
     if values:
-        tree = merge_specs([tree, from_plain({"values": dict(values)}, Place("the given values"))])
+        tree = merge_specs(
+            [tree, from_plain({"values": dict(values)}, SourcePlace("the given values"))]
+        )
     return tree
 
 
@@ -101,4 +103,4 @@ def checked_spec(spec: Spec) -> Spec:
 
     A list becomes a tuple, as in a spec from YAML. Raises SpecError if the spec is wrong.
     """
-    return read_spec(from_plain(ObjectOf(Spec).write(spec), Place("the spec")))
+    return read_spec(from_plain(ObjectOf(Spec).write(spec), SourcePlace("the spec")))

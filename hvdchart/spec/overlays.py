@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain, parse
+from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain, parse
 
 _STEP = re.compile(r"((?:[^.\\]|\\.)+)(?:\.|$)")
 
@@ -72,13 +72,13 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
         if not equals or not steps:
             problem = f"got {setting!r}"
             raise SpecError("--set", "", problem, "path=value, such as nodes.0.count=8")
-        place = Place(f"--set {setting}")
+        place = SourcePlace(f"--set {setting}")
         value = parse(text.encode("utf-8", "surrogateescape") or b'""', str(place))
         tree = _set(tree, (), steps, _move(value, place))
     return tree
 
 
-def set_key(tree: Node, steps: Sequence[str], value: Plain, place: Place) -> Node:
+def set_key(tree: Node, steps: Sequence[str], value: Plain, place: SourcePlace) -> Node:
     """Return `tree` with a value at some steps, set as in `apply_settings`; `place` is the value's.
 
     Raises SpecError for a path that has no place.
@@ -98,7 +98,7 @@ def split_path(path: str) -> list[str]:
     return steps if end == len(path) and not path.endswith(".") else []
 
 
-def _move(node: Node, place: Place) -> Node:
+def _move(node: Node, place: SourcePlace) -> Node:
     """Return `node` at the place of the setting, which has no line or column to look up."""
     value = node.value
     if isinstance(value, dict):

@@ -31,7 +31,7 @@ Plain: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """A place in a file; line and column count from 1. Line 0: the file without a line."""
 
     file: str
@@ -49,10 +49,10 @@ class Node:
     `text` is the spelling of a scalar (0.10 stays 0.10); `key_place` is the place of its key.
     """
 
-    place: Place
+    place: SourcePlace
     value: bool | int | float | str | list[Node] | dict[str, Node] | None
     text: str = ""
-    key_place: Place | None = None
+    key_place: SourcePlace | None = None
 
     @property
     def plain(self) -> Plain:
@@ -80,7 +80,7 @@ def shorten(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def from_plain(value: Plain, place: Place) -> Node:
+def from_plain(value: Plain, place: SourcePlace) -> Node:
     """Return the tree of a plain value, all of it at one place.
 
     A value of a type that YAML lacks also becomes a node; no reader accepts it.
@@ -97,7 +97,7 @@ def parse(data: bytes, file: str) -> Node:
     """Return the tree of the single document in `data`; raise SpecError at the first error."""
     (root,) = _composed(_decoded(data, file), file, lambda yaml, text: [yaml.compose(text)])
     if root is None:
-        raise _error(Place(file), "the file holds no YAML value", "a spec")
+        raise _error(SourcePlace(file), "the file holds no YAML value", "a spec")
     return _Builder(file).build(root, ())
 
 
@@ -113,7 +113,7 @@ def parse_all(data: bytes, file: str) -> list[Node]:
 def _decoded(data: bytes, file: str) -> str:
     """Return the text of a file, without a byte order mark. Raises SpecError if it is no text."""
     if len(data) > MAX_BYTES:
-        raise _error(Place(file), "the file is too long", f"at most {MAX_BYTES} bytes")
+        raise _error(SourcePlace(file), "the file is too long", f"at most {MAX_BYTES} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         text = data.decode("utf-8")
@@ -129,10 +129,10 @@ def _decoded(data: bytes, file: str) -> str:
     return text
 
 
-def _place_in(before: str, file: str) -> Place:
+def _place_in(before: str, file: str) -> SourcePlace:
     """Return the place in a file after the text `before`."""
     lines = before.split("\n")
-    return Place(file, len(lines), len(lines[-1]) + 1)
+    return SourcePlace(file, len(lines), len(lines[-1]) + 1)
 
 
 def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
@@ -149,7 +149,9 @@ def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) ->
         return compose(yaml, text)
     except MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
-        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
+        place = (
+            SourcePlace(file, mark.line + 1, mark.column + 1) if mark else SourcePlace(file, 1, 1)
+        )
         if isinstance(error, MaxDepthExceededError):
             raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels") from None
         problem = " ".join((error.problem or error.context or "not YAML").split())
@@ -168,7 +170,7 @@ def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) ->
     ) as error:
         # The parser raises these for some malformed input, without a place.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
-        raise _error(Place(file), f"broken YAML: {detail}", "plain YAML") from error
+        raise _error(SourcePlace(file), f"broken YAML: {detail}", "plain YAML") from error
 
 
 class _Builder:
@@ -179,12 +181,14 @@ class _Builder:
         self.yaml_1_1 = yaml_1_1
         self.count = 0
 
-    def build(self, node: Any, above: tuple[int, ...], key_place: Place | None = None) -> Node:
+    def build(
+        self, node: Any, above: tuple[int, ...], key_place: SourcePlace | None = None
+    ) -> Node:
         """Return the tree of a parser's node; `above` are the IDs of the nodes that contain it.
 
         Raises SpecError for a cycle, for too many levels or values, and for a tag of YAML.
         """
-        place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        place = SourcePlace(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
         if node.value == "" and key_place:
             # The parser places a missing value at the next token, often lines below its key.
             place = key_place
@@ -217,7 +221,7 @@ class _Builder:
                         raise SpecError(str(source.place), "<<", problem, "a map to merge")
                     merged = {**merged, **source.value, **merged}
                 continue
-            place = Place(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
+            place = SourcePlace(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
             name = self._key(key, place)
             if name in own:
                 raise _error(place, f"key {name!r} is given twice in one map", "each key once")
@@ -225,7 +229,7 @@ class _Builder:
         return {**merged, **own}
 
     @staticmethod
-    def _key(key: Any, place: Place) -> str:
+    def _key(key: Any, place: SourcePlace) -> str:
         if key.id != "scalar":
             # In YAML, {{ .Values.x }} of a Helm or Jinja template is a map in a map.
             expected = "text as a key (a template with {{ }} must be rendered first)"
@@ -236,7 +240,9 @@ class _Builder:
         return value
 
 
-def _scalar(node: Any, place: Place, yaml_1_1: bool = False) -> bool | int | float | str | None:
+def _scalar(
+    node: Any, place: SourcePlace, yaml_1_1: bool = False
+) -> bool | int | float | str | None:
     """Return a scalar's Python value; raise SpecError for a tag or text that is not allowed."""
     raw: str = node.value
     tag = str(node.tag)
@@ -256,7 +262,7 @@ def _scalar(node: Any, place: Place, yaml_1_1: bool = False) -> bool | int | flo
     raise _error(place, f"tag {tag.removeprefix(_TAG)}", "a value without a YAML tag")
 
 
-def _number(raw: str, is_integer: bool, place: Place) -> int | float:
+def _number(raw: str, is_integer: bool, place: SourcePlace) -> int | float:
     """Return the number in a scalar.
 
     Raises SpecError for a number that is not finite, or that YAML 1.1 and 1.2 read differently.
@@ -276,5 +282,5 @@ def _number(raw: str, is_integer: bool, place: Place) -> int | float:
     return number
 
 
-def _error(place: Place, problem: str, expected: str) -> SpecError:
+def _error(place: SourcePlace, problem: str, expected: str) -> SpecError:
     return SpecError(str(place), "", problem, expected)

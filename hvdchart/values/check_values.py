@@ -13,7 +13,7 @@ from hvdchart.quantity import parse_quantity
 from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
 from hvdchart.spec.values_schema import default_values, schema_at, values_schema
-from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
+from hvdchart.spec.yaml_tree import Plain, SourcePlace, from_plain, shorten
 from hvdchart.values.from_plan import make_values
 from hvdchart.values.merge import has_null, merged_groups, omit_needless_nulls
 
@@ -175,7 +175,7 @@ def _refused(
     if path and (is_in_values or is_of_spec):
         # The error caused by `values` may be at the same key of the spec itself.
         where = ("values", *path) if is_in_values else path
-        node = nearest_node(plan.tree or from_plain({}, Place("the spec")), where)
+        node = nearest_node(plan.tree or from_plain({}, SourcePlace("the spec")), where)
         place = node.place
         if at_key and node.key_place:
             place = node.key_place

@@ -14,7 +14,7 @@ import hvdchart
 from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning, Volume
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.load import checked_spec, load_spec, parse_spec
-from hvdchart.spec.yaml_tree import Place, from_plain
+from hvdchart.spec.yaml_tree import SourcePlace, from_plain
 from tests.support.strategies import as_json, specs
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +75,7 @@ def test_a_wrong_spec_built_in_python_is_refused(
 
 def rewritten(spec: Spec) -> Spec:
     reader = ObjectOf(Spec)
-    return reader.read(from_plain(reader.write(spec), Place("x")), "")
+    return reader.read(from_plain(reader.write(spec), SourcePlace("x")), "")
 
 
 @pytest.mark.fuzz
