@@ -15,10 +15,10 @@ from hvd_pods.master import (
     agent_connection,
     gateway_client,
     launch,
+    launcher_effects,
     main,
     mpi,
     results,
-    run_effects,
     user_code,
 )
 from hvd_pods.pod import reporting
@@ -109,8 +109,7 @@ def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
         main,
         agent_connection,
         results,
-        run_effects,
-        run_effects,
+        launcher_effects,
         user_code,
     )
     for module in modules:

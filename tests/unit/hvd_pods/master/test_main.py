@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.master import event_log, prober, run_effects, user_code
+from hvd_pods.master import event_log, launcher_effects, prober, user_code
 from hvd_pods.pod import code_archive
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
@@ -184,7 +184,7 @@ def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
 
 @pytest.mark.parametrize(
     "where",
-    [(run_effects, "build_command"), (prober, "find_banner_problem")],
+    [(launcher_effects, "build_command"), (prober, "find_banner_problem")],
     ids=["work queue", "source"],
 )
 def test_a_defect_of_the_master_is_left_to_another_master(

@@ -186,8 +186,8 @@ class SelftestEffectRunner(EffectRunner):
     def stop_progress(self, effect: StopProgress) -> Event:
         """Log whether the NetworkPolicy is enforced."""
         # The workers are there, and the record is still held.
-        if self._api and os.environ.get(contract.POLICY) and self._agents.addresses:
-            log(self._probe_policy(self._api, next(iter(self._agents.addresses.values()))))
+        if self._api and os.environ.get(contract.POLICY) and self._access.addresses:
+            log(self._probe_policy(self._api, next(iter(self._access.addresses.values()))))
         return super().stop_progress(effect)
 
     def _probe_policy(self, api: Api, worker: str) -> str:
