@@ -10,19 +10,31 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
+from hvd_pods.master.cluster_effects import ClusterEffects
+from hvd_pods.master.code_effects import CodeEffects
+from hvd_pods.master.effect_registry import methods_of
+from hvd_pods.master.launcher_effects import LauncherEffects
+from hvd_pods.master.record_io import RecordClient
 from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.master.work_queues import WorkQueues
+from hvd_pods.master.worker_effects import WorkerEffects
 from hvd_pods.rules.effects import (
     Deliver,
+    DetachLauncher,
     Effect,
     EndLeftovers,
     FreezeAddresses,
+    Prepare,
+    StartLauncher,
     StopWatching,
     WatchWorkers,
+    WorkerEffect,
 )
 from hvd_pods.rules.events import (
     Delivered,
     InternalError,
+    LauncherEnded,
+    Prepared,
     RankMissing,
     ResultsStored,
     WorkerAnswers,
@@ -139,6 +151,36 @@ def test_workers_save_what_another_run_has_left_before_they_get_code(
     asked = pod.generated.parent / "asked"
     lines = asked.read_text().splitlines() if asked.exists() else []
     assert sorted(lines) == [f"{name}.hvd worker/save_states.py" for name in addresses if saves]
+
+
+def test_launcher_is_told_to_leave_its_ranks(
+    pod: MasterPod, watch: Watch, taken: RecordedEvents
+) -> None:
+    """master/direct.py detaches from them on SIGUSR1."""
+    pod.install('trap "exit 9" USR1; touch "$OUT/started"; while :; do sleep 0.05; done')
+    effects = watch(pod.workers.run(2))
+    effects.carry_out(Prepare(2, fence=1, scales_workers=False))
+    taken.wait_for(Prepared)
+    addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(2)}
+    effects.carry_out(StartLauncher(2, [*addresses], addresses, 0.0))
+    wait_until((pod.generated.parent / "started").exists, TIMEOUT, "the launcher runs")
+    effects.carry_out(DetachLauncher())
+    taken.wait_for(LauncherEnded)
+    assert [event.exit_code for event in taken.of(LauncherEnded)] == [9]
+
+
+def test_each_effect_is_carried_out_by_one_method() -> None:
+    kinds = (
+        EffectRunner,
+        ClusterEffects,
+        CodeEffects,
+        LauncherEffects,
+        RecordClient,
+        WorkerEffects,
+    )
+    carried = [effect for kind in kinds for effect in methods_of(kind.__new__(kind))]
+    known = {*Effect.__subclasses__(), *WorkerEffect.__subclasses__()} - {WorkerEffect}
+    assert sorted(kind.__name__ for kind in carried) == sorted(kind.__name__ for kind in known)
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: RecordedEvents) -> None:

@@ -7,23 +7,27 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.objects import format_time
+from hvd_pods.pod.notices import ENDED
 from hvd_pods.rules.effects import (
     AskRanks,
+    DetachLauncher,
     EndLauncher,
     ListPods,
+    LookAtRanks,
     ReadJob,
+    ReleaseRanks,
     ReleaseRecord,
     ScaleDown,
     StartLauncher,
     StoreResults,
     WriteRecord,
 )
-from hvd_pods.rules.events import PodsListed, RanksAsked, Started, Terminated
+from hvd_pods.rules.events import PodsListed, RanksSeen, Started, Terminated
 from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run
 from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
-from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, training
+from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, notice, training
 
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
@@ -181,14 +185,11 @@ def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: An
     assert preempted(job).exit
 
 
-def ask(world: World) -> AskRanks:
-    """Let the master be asked to end, and what it asks the ranks then."""
+def terminate(world: World) -> None:
+    """Ask the master to end, until it looks whether its ranks may stay, or asks them to end."""
     world.put(Terminated())
-    while not world.of(AskRanks):
+    while not world.of(LookAtRanks) + world.of(AskRanks):
         world.answer()
-    (asking,) = world.of(AskRanks)
-    assert isinstance(asking, AskRanks)
-    return asking
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,9 @@ def test_ranks_may_continue_only_if_another_master_follows(
 ) -> None:
     world = training(run)
     world.job = job
-    assert ask(world).may_continue is may_continue
+    terminate(world)
+    assert bool(world.of(LookAtRanks)) is may_continue
+    assert bool(world.of(AskRanks)) is not may_continue
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
@@ -218,15 +221,28 @@ def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world.fire()
     assert world.of(ReadJob)[-1].retry_seconds == 1, "a sixth of the grace period"
     world.answer_all()
-    assert [effect.may_continue for effect in world.of(AskRanks)] == [False]
+    assert len(world.of(AskRanks)) == 1
+    assert not world.of(LookAtRanks)
+
+
+def test_ranks_that_would_lose_steps_are_asked_to_end_all_the_same() -> None:
+    world = training(mode="direct")
+    terminate(world)
+    world.answers.clear()
+    notice(world, ENDED, connection=5)
+    world.put(RanksSeen(1, may_stay=False))
+    assert len(world.of(AskRanks)) == 1
+    assert not world.of(DetachLauncher)
+    assert not world.of(ReleaseRanks), "not all of them have been asked yet"
 
 
 def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world = training(mode="direct", cleanup="Always")
-    ask(world)
+    terminate(world)
     world.answers.clear()
-    world.put(RanksAsked(1, 0, all_stay=True))
-    assert not world.of(EndLauncher)
+    world.put(RanksSeen(1, may_stay=True))
+    assert world.of(DetachLauncher)
+    assert not world.of(EndLauncher) + world.of(AskRanks)
     world.end_launcher(138)
     assert EVICTED in world.end()[1]
     assert world.of(WriteRecord)[-1].data["state"] == "Running"

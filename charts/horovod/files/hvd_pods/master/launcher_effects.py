@@ -24,7 +24,15 @@ from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, count_clients, format_hostfile
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.master.worker_access import WorkerAccess
-from hvd_pods.rules.effects import AskRanks, EndLauncher, FindCause, Prepare, StartLauncher
+from hvd_pods.rules.effects import (
+    AskRanks,
+    DetachLauncher,
+    EndLauncher,
+    FindCause,
+    LookAtRanks,
+    Prepare,
+    StartLauncher,
+)
 from hvd_pods.rules.events import (
     CauseFound,
     Event,
@@ -32,6 +40,7 @@ from hvd_pods.rules.events import (
     LauncherNotStarted,
     Prepared,
     RanksAsked,
+    RanksSeen,
 )
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
@@ -126,17 +135,22 @@ class LauncherEffects:
         if self._launcher:
             self._launcher.send(signal.SIGKILL if effect.kills else signal.SIGTERM)
 
+    @carries_out(DetachLauncher)
+    def detach_launcher(self, effect: DetachLauncher) -> None:
+        """Make the launcher exit without its ranks."""
+        if self._launcher:
+            self._launcher.send(signal.SIGUSR1)
+
+    @carries_out(LookAtRanks, work_queues.ASK)
+    def look_at_ranks(self, effect: LookAtRanks) -> Event:
+        """Ask the workers whether all ranks may go on without a master."""
+        workers = self._access.workers_named(effect.workers)
+        return RanksSeen(effect.attempt, remote.may_continue(self._access.find(), workers))
+
     @carries_out(AskRanks, work_queues.ASK)
     def ask_ranks(self, effect: AskRanks) -> Event:
-        """Ask all ranks to end, unless they may stay."""
+        """Ask all ranks to end."""
         workers = self._access.workers_named(effect.workers)
-        if (
-            effect.may_continue
-            and self._launcher
-            and remote.may_continue(self._access.find(), workers)
-        ):
-            self._launcher.send(signal.SIGUSR1)
-            return RanksAsked(effect.attempt, 0, all_stay=True)
         return RanksAsked(effect.attempt, remote.ask_ranks(self._access.find(), workers))
 
     @carries_out(FindCause, work_queues.JUDGE)

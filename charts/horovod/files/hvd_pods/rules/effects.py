@@ -241,8 +241,19 @@ class AskRanks(Effect):
 
     attempt: int
     workers: Sequence[str]
-    # Do not ask them if all keep their state: another master follows.
-    may_continue: bool = False
+
+
+@dataclass(frozen=True)
+class LookAtRanks(Effect):
+    """Ask these workers whether all their ranks may go on without a master: RanksSeen follows."""
+
+    attempt: int
+    workers: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DetachLauncher(Effect):
+    """Make the launcher of mode `direct` exit, and leave the ranks running."""
 
 
 @dataclass(frozen=True)

@@ -294,10 +294,16 @@ class NoticeTaken(AttemptEvent):
 
 @dataclass(frozen=True)
 class RanksAsked(AttemptEvent):
-    """`number` ranks were asked to end; with `all_stay`, no rank was asked, and all go on."""
+    """`number` ranks were asked to end."""
 
     number: int
-    all_stay: bool = False
+
+
+@dataclass(frozen=True)
+class RanksSeen(AttemptEvent):
+    """`may_stay`: all ranks run, and lose nothing if they are killed later."""
+
+    may_stay: bool
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.rules import launch_abort, missing_workers, rank_notices, run_end, stalls
 from hvd_pods.rules.effects import (
     AskRanks,
+    DetachLauncher,
     EndLauncher,
     EndLeftovers,
     FindCause,
     FollowProgress,
+    LookAtRanks,
     ReadJob,
     ReleaseRanks,
     StartLauncher,
@@ -26,6 +28,7 @@ from hvd_pods.rules.events import (
     LauncherNotStarted,
     ProgressReported,
     RanksAsked,
+    RanksSeen,
     WorkerReached,
 )
 from hvd_pods.rules.launch_abort import END_WITHIN
@@ -165,8 +168,23 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.launch = replace(decision.launch, is_asking=True)
-    may_continue = job is not None and run_end.is_continued(job, decision.wall)
-    decision.add_effects(AskRanks(decision.attempt.number, launch.workers, may_continue))
+    number = decision.attempt.number
+    if job is not None and run_end.is_continued(job, decision.wall):
+        decision.add_effects(LookAtRanks(number, launch.workers))
+    else:
+        decision.add_effects(AskRanks(number, launch.workers))
+
+
+def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
+    """Leave the ranks to the next master if all may stay; otherwise ask them to end."""
+    launch = decision.launch
+    if not event.may_stay:
+        decision.add_effects(AskRanks(decision.attempt.number, launch.workers))
+        return
+    decision.launch = replace(launch, is_asking=False)
+    decision.add_effects(DetachLauncher())
+    decision.log("the ranks go on until another master has come")
+    decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:
@@ -175,10 +193,6 @@ def on_asked(decision: Decision, event: RanksAsked) -> None:
     Ranks not started by rank/start.py react only to SIGTERM.
     """
     decision.launch = replace(decision.launch, is_asking=False)
-    if event.all_stay:
-        decision.log("the ranks go on until another master has come")
-        decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
-        return
     rank_notices.release_ended(decision)
     if not event.number:
         decision.add_effects(EndLauncher())
