@@ -8,6 +8,7 @@ from typing import Any
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import (
     AskRanks,
+    CountFinished,
     Deliver,
     Effect,
     EndLauncher,
@@ -35,6 +36,7 @@ from hvd_pods.rules.events import (
     CauseFound,
     Delivered,
     Event,
+    FinishedCounted,
     JobRead,
     LauncherEnded,
     LeaseRead,
@@ -198,10 +200,7 @@ class World:
             return [RecordWritten(effect.purpose), failed]
         if isinstance(effect, Deliver):
             names = list(effect.pods)
-            others = [Delivered(attempt, names[1:], problem)]
-            if effect.orphan_fence:
-                others.append(Delivered(attempt, [], is_finished=True))
-            return [Delivered(attempt, names), *others]
+            return [Delivered(attempt, names), Delivered(attempt, names[1:], problem)]
         if isinstance(effect, WatchWorkers):
             names = [worker.name for worker in self.run.workers]
             return [WorkerAnswers(attempt, name, pod(name)) for name in names]
@@ -249,6 +248,8 @@ class World:
                 RanksAsked(attempt, 4),
                 RanksAsked(attempt, 0),
             ],
+            # All ranks of one_group() have finished.
+            CountFinished: [FinishedCounted(attempt, 0), FinishedCounted(attempt, 4)],
             LookAtRanks: [RanksSeen(attempt, False), RanksSeen(attempt, True)],
             ShowStacks: [StacksShown(attempt)],
             StopProgress: [ProgressStopped(attempt)],

@@ -12,9 +12,9 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.pod.notices import FINISHED, LEAVING
 from hvd_pods.rules.attempt_workers import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.effects import (
+    CountFinished,
     CreateJobEvent,
     DeletePods,
-    Deliver,
     Effect,
     EndLauncher,
     FreezeAddresses,
@@ -27,6 +27,7 @@ from hvd_pods.rules.effects import (
 )
 from hvd_pods.rules.events import (
     Event,
+    FinishedCounted,
     NewcomersReady,
     NoticeTaken,
     PodsListed,
@@ -284,10 +285,20 @@ def test_next_master_continues_with_the_workers_of_the_one_before() -> None:
     assert not world.reported(RunEvent.SHRUNK)
 
 
-def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
-    world = Adaptive(0, 1, 2, 3, record={**RECORD, "orphanFence": "7"}).begin()
-    (effect,) = world.of(Deliver)
-    assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)
+@pytest.mark.parametrize(("finished", "is_over"), [(4, True), (3, False), (8, False)])
+def test_next_master_compares_finished_ranks_with_those_of_the_launch_before(
+    finished: int, is_over: bool
+) -> None:
+    """The record names two workers, and all four answer."""
+    world = Adaptive(0, 1, 2, 3, record={**RECORD, "orphanFence": "7"})
+    world.put(Started())
+    world.settle(until=CountFinished)
+    (effect,) = world.of(CountFinished)
+    assert effect.fence == 7
+    world.answers = [one for one in world.answers if one[0] is not effect]
+    world.put(FinishedCounted(effect.attempt, finished))
+    world.run_for(0.5)
+    assert bool(world.launched()) is not is_over
 
 
 def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:

@@ -12,6 +12,7 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.pod.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.rules.effects import (
     AskRanks,
+    CountFinished,
     CreateJobEvent,
     DeletePods,
     Deliver,
@@ -34,6 +35,7 @@ from hvd_pods.rules.events import (
     CauseFound,
     Delivered,
     Event,
+    FinishedCounted,
     LauncherNotStarted,
     ProgressReported,
     RanksAsked,
@@ -554,9 +556,9 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     world.answer_all()
     world.fire()
     world.answer_all()
-    first, *later = world.of(Deliver)
-    assert (first.orphan_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
-    assert [effect.orphan_fence for effect in later] == [0]
+    counted = [(effect.fence, {*effect.addresses}) for effect in world.of(CountFinished)]
+    assert counted == ([(left, {"w-0", "w-1", "w-2"})] if left else [])
+    assert len(world.of(Deliver)) == len(world.of(StartLauncher)) == 2
     launched = [effect.data.get("orphanFence") for effect in world.of(WriteRecord)]
     assert launched[-1] == str(world.of(Prepare)[-1].fence)
 
@@ -566,8 +568,8 @@ def test_worker_whose_ranks_may_have_finished_is_waited_for() -> None:
     world.answers = [one for one in world.answers if getattr(one[1], "worker", "") != "w-2"]
     began = world.now
     world.answer_all()
-    assert not world.of(Deliver)
-    world.settle(until=Deliver)
+    assert not world.of(CountFinished)
+    world.settle(until=CountFinished)
     assert 4.9 < world.now - began < 5.1
 
 
@@ -580,11 +582,11 @@ def test_training_that_has_finished_without_a_master_is_not_repeated(
     events: list[Event], code: int, state: str
 ) -> None:
     world = left_by_another_master()
-    world.settle(until=Deliver)
+    world.settle(until=CountFinished)
     put_each(world, events)
-    world.answers = [one for one in world.answers if not isinstance(one[0], Deliver)]
-    world.put(Delivered(world.state.attempt.number, [], is_finished=True))
+    world.answers = [one for one in world.answers if not isinstance(one[0], CountFinished)]
+    world.put(FinishedCounted(world.state.attempt.number, 4))
     assert world.end()[0] == code
-    assert not world.of(StartLauncher)
+    assert not world.of(Deliver) + world.of(StartLauncher)
     written = world.of(WriteRecord)[-1].data
     assert (written["state"], written["orphanFence"]) == (state, "7")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Callable, Sequence
+from typing import Callable
 
 from hvd_pods.cluster.kube import Api
 from hvd_pods.cluster.staged import add_nodes
@@ -11,11 +11,10 @@ from hvd_pods.master import remote, work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.master.worker_access import WorkerAccess
-from hvd_pods.rules.effects import Deliver, PrepareNewcomers
-from hvd_pods.rules.events import Delivered, Event, NewcomersReady
+from hvd_pods.rules.effects import CountFinished, Deliver, PrepareNewcomers
+from hvd_pods.rules.events import Delivered, Event, FinishedCounted, NewcomersReady
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared.errors import RunError
-from hvd_pods.shared.run import Worker
 
 
 class CodeEffects:
@@ -49,8 +48,6 @@ class CodeEffects:
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         # Include workers without ranks.
         answering = self._access.workers_named([*effect.addresses])
-        if effect.orphan_fence and self._have_finished(effect, answering):
-            return Delivered(effect.attempt, [], is_finished=True)
         if effect.saves_other_states:
             remote.save_kept(self._access.find(), answering, self._is_stopped)
         problem = None
@@ -62,11 +59,13 @@ class CodeEffects:
         reached = [worker.name for worker, pod in pods.items() if self.code.is_on(worker, pod)]
         return Delivered(effect.attempt, reached, problem)
 
-    def _have_finished(self, effect: Deliver, workers: Sequence[Worker]) -> bool:
-        number = remote.count_finished(
-            self._access.find(), workers, effect.orphan_fence, self._is_stopped
-        )
-        return number == effect.orphan_ranks
+    @carries_out(CountFinished, work_queues.DELIVER)
+    def count_finished(self, effect: CountFinished) -> Event:
+        """Ask all workers how many ranks of an orphaned launch have finished."""
+        workers = self._access.workers_named([*effect.addresses])
+        access = self._access.find()
+        number = remote.count_finished(access, workers, effect.fence, self._is_stopped)
+        return FinishedCounted(effect.attempt, number)
 
     @carries_out(PrepareNewcomers, work_queues.GROW)
     def prepare_newcomers(self, effect: PrepareNewcomers) -> Event:

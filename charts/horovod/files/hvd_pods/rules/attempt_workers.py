@@ -13,8 +13,15 @@ from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.rules import missing_workers, pod_replacement, worker_selection
-from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
-from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
+from hvd_pods.rules.effects import CountFinished, Deliver, FreezeAddresses, ListPods, ScaleUp
+from hvd_pods.rules.events import (
+    AttemptOver,
+    FinishedCounted,
+    PodsListed,
+    WorkerAnswers,
+    WorkerGone,
+    WorkerProblem,
+)
 from hvd_pods.rules.state import Activity, AttemptWorkers, Decision, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import (
@@ -224,13 +231,37 @@ def start_if_possible(decision: Decision) -> None:
         decision.add_effects(FreezeAddresses())
     decision.state = replace(decision.state, activity=Activity.DELIVERING)
     decision.attempt = replace(decision.attempt, pods=chosen)
-    addresses = {name: pod.address for name, pod in answering.items()}
-    saves = _has_other_state(state)
     orphan_fence = _orphan_fence(state)
-    orphan_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
-    decision.add_effects(
-        Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks)
-    )
+    if orphan_fence:
+        addresses = _find_addresses(decision)
+        decision.add_effects(CountFinished(state.attempt.number, addresses, orphan_fence))
+    else:
+        _deliver(decision)
+
+
+def on_finished_counted(decision: Decision, event: FinishedCounted) -> None:
+    """End the run if all ranks of the orphaned launch have finished; otherwise continue it."""
+    state = decision.state
+    if state.activity != Activity.DELIVERING:
+        return
+    if event.number == sum(each.slots for each in read_workers(state.run, state.recorded_workers)):
+        decision.log("all ranks have finished while there was no master")
+        decision.add_event(AttemptOver(None))
+    else:
+        _deliver(decision)
+
+
+def _deliver(decision: Decision) -> None:
+    """Hand out the code to the chosen workers."""
+    saves = _has_other_state(decision.state)
+    attempt = decision.attempt
+    decision.add_effects(Deliver(attempt.number, _find_addresses(decision), attempt.pods, saves))
+
+
+def _find_addresses(decision: Decision) -> dict[str, str]:
+    """Return the addresses of the workers that answer, and of the attempt's own pods."""
+    pods = {**decision.attempt_workers.answering, **decision.attempt.pods}
+    return {name: pod.address for name, pod in pods.items()}
 
 
 def is_enough(decision: Decision) -> bool:

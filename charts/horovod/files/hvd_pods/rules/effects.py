@@ -177,10 +177,13 @@ class Deliver(WorkerEffect):
     pods: Mapping[str, Pod]
     # First make all workers at these addresses save the state of another run in their memory.
     saves_other_states: bool = False
-    # First check whether the ranks with this fence number have finished at one of these addresses.
-    orphan_fence: int = 0
-    # The number of ranks of that launch.
-    orphan_ranks: int = 0
+
+
+@dataclass(frozen=True)
+class CountFinished(WorkerEffect):
+    """Count the finished ranks of an orphaned launch: FinishedCounted follows."""
+
+    fence: int
 
 
 @dataclass(frozen=True)

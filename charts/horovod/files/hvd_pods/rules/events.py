@@ -219,8 +219,13 @@ class Delivered(AttemptEvent):
 
     workers: Sequence[str]
     problem: RunError | None = None
-    # All ranks of the previous master have ended with 0.
-    is_finished: bool = False
+
+
+@dataclass(frozen=True)
+class FinishedCounted(AttemptEvent):
+    """So many ranks of the orphaned launch have ended with 0, on workers where all have."""
+
+    number: int
 
 
 @dataclass(frozen=True)

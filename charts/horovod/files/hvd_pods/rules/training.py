@@ -66,10 +66,6 @@ def begin(decision: Decision, event: Delivered) -> None:
     """Start the launcher on the workers that have the code, or fail."""
     state = decision.state
     run = decision.state.run
-    if event.is_finished:
-        decision.log("all ranks have finished while there was no master")
-        decision.add_event(AttemptOver(None))
-        return
     answering = state.attempt_workers.answering
     if event.problem or state.is_terminating:
         problem = event.problem or RunError("terminated before the ranks were started")
