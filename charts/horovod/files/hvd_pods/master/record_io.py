@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import Any, Mapping
@@ -29,7 +30,8 @@ from hvd_pods.rules.events import (
     RecordReleased,
     RecordWritten,
 )
-from hvd_pods.rules.run_end import DELETED, UNREADABLE, is_over
+from hvd_pods.rules.job_evidence import JobEvidence
+from hvd_pods.rules.run_end import is_over
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.record import RecordKey
@@ -201,37 +203,22 @@ def read_job(
 
 
 def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> Object | None:
-    """Read the Job, or return a substitute for one that this master cannot see any more.
-
-    Only observations count: another Job's master, or two reads without a Job (404). A refusal (403)
-    is no evidence about the Job: an upgrade revokes the right to read it, and so does a deleted
-    RoleBinding, or an authorizer that fails.
-    """
+    """Read the Job, and what else its state depends on (rules/job_evidence.py)."""
     name = os.environ[contract.JOB]
-    own = os.environ[contract.JOB_UID]
+    evidence = JobEvidence(os.environ[contract.JOB_UID])
     retry_seconds = effect.retry_seconds
     try:
         job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds, timeout=retry_seconds)
+        evidence = replace(evidence, job=job)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
-        if problem.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
-            return UNREADABLE
-        is_replaced = _is_replaced(api, run)
-        if is_replaced:
-            return None
-        if problem.status == HTTPStatus.FORBIDDEN:
-            return UNREADABLE
+        evidence = replace(evidence, status=problem.status)
+    if evidence.depends_on_masters:
+        evidence = replace(evidence, is_replaced=_is_replaced(api, run))
+    if evidence.depends_on_second_read:
         time.sleep(look_again_after)
-        if not _is_gone(api, name, effect):
-            return UNREADABLE
-        # Workers that are left running cost less than a lost training.
-        return None if is_replaced is None else DELETED
-    if job["metadata"].get("uid", own) != own:
-        # Another Job of its name has replaced it: the workers belong to that Job's run.
-        return None
-    if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run) is not False:
-        return None
-    return shorten(job)
+        evidence = replace(evidence, is_gone=_is_gone(api, name, effect))
+    return evidence.conclude()
 
 
 def read_lease(api: Api) -> LeaseRead:
