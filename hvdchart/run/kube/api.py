@@ -10,7 +10,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate
 from http import HTTPStatus
@@ -96,6 +96,23 @@ def unless_refused(
         raise
 
 
+class _Request(NamedTuple):
+    """A request; `what` describes it in errors, and `form` is the content type of the body."""
+
+    what: str
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: Object | None = None
+    form: str = "application/json"
+
+    @property
+    def target(self) -> str:
+        """The path with the query, without names that have no value."""
+        query = urlencode({name: value for name, value in (self.query or {}).items() if value})
+        return f"{self.path}?{query}" if query else self.path
+
+
 class Api:
     """A connection to an API server, and the namespace of its kubeconfig's context.
 
@@ -130,7 +147,7 @@ class Api:
         )
 
     def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
-        return self._ask(what, "GET", path, query)
+        return self._ask(_Request(what, "GET", path, query))
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
         """Return the objects of a list that match a label selector; all of them if it is empty."""
@@ -139,14 +156,14 @@ class Api:
             return [_object(item) for item in answer["items"] or ()]
 
     def create(self, what: str, path: str, body: Object) -> Object:
-        return self._ask(what, "POST", path, body=body)
+        return self._ask(_Request(what, "POST", path, body=body))
 
     def merge_patch(self, what: str, path: str, body: Object) -> Object:
         form = "application/merge-patch+json"
-        return self._ask(what, "PATCH", path, body=body, form=form)
+        return self._ask(_Request(what, "PATCH", path, body=body, form=form))
 
     def delete(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
-        return self._ask(what, "DELETE", path, query)
+        return self._ask(_Request(what, "DELETE", path, query))
 
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
@@ -175,96 +192,86 @@ class Api:
         MiB comes in parts. Unless the content `has_end`, a last piece without a line end is left
         out: it is the beginning of a line.
         """
-        response = self._send(
-            what, "GET", path, query, read_seconds=read_seconds or self._timeout_seconds
-        )
+        request = _Request(what, "GET", path, query)
+        response = self._send(request, read_seconds or self._timeout_seconds)
         with _wrap_errors(what):
             date = parsedate(response.headers.get("Date", ""))
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", date) if date else ""
         return Lines(_lines(what, response, has_end), began)
 
-    def _ask(self, what: str, *request: Any, **more: Any) -> Object:
-        """Return the object in the response to a request; the arguments are those of `_send`."""
-        response = self._send(what, *request, read_seconds=self._timeout_seconds, **more)
-        with _wrap_errors(what):
+    def _ask(self, request: _Request) -> Object:
+        """Return the object in the response to a request."""
+        response = self._send(request, self._timeout_seconds)
+        with _wrap_errors(request.what):
             return _object(json.loads(response.read()))
 
-    def _send(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        query: dict[str, str] | None = None,
-        body: Object | None = None,
-        form: str = "application/json",
-        *,
-        read_seconds: float,
-    ) -> urllib3.BaseHTTPResponse:
+    def _send(self, request: _Request, read_seconds: float) -> urllib3.BaseHTTPResponse:
         """Return the response to a request; its content is not read yet.
 
-        Names of `query` without a value are left out; `form` is the content type of the body. If
-        the API server throttles the request, it is sent again when the server says, within the
+        If the API server throttles the request, it is sent again when the server says, within the
         time for an object. Raises RefusedError for a redirect and any status but 2xx, and
         ClusterError without a response.
         """
-        asked = urlencode({name: value for name, value in (query or {}).items() if value})
-        url = f"{self._connection.server}/{path}"
-        if asked:
-            url += f"?{asked}"
-        timeout = urllib3.Timeout(connect=self._timeout_seconds, read=read_seconds)
-
-        def ask() -> urllib3.BaseHTTPResponse:
-            headers = self._headers.copy()
-            headers["Content-Type"] = form
-            headers["Accept"] = "application/json"
-            content = None if body is None else json.dumps(body)
-            give_up_at = time.monotonic() + self._timeout_seconds
-            while True:
-                response = self._pool.request(
-                    method,
-                    url,
-                    content,
-                    headers=headers,
-                    timeout=timeout,
-                    preload_content=False,
-                    redirect=False,
-                    # Each repetition would wait for the whole limit again.
-                    retries=False,
-                )
-                pause = _pause_until_admitted(response)
-                if pause is None or time.monotonic() + pause > give_up_at:
-                    return response
-                response.drain_conn()
-                time.sleep(pause)
-
-        with _wrap_errors(what, without_password(self._connection.server)):
-            response = ask()
-            if response.status == 401:
+        with _wrap_errors(request.what, without_password(self._connection.server)):
+            response = self._send_until_admitted(request, read_seconds)
+            if response.status == HTTPStatus.UNAUTHORIZED:
                 # The credentials may have expired.
                 fresh = self._connection.log_in()
                 if fresh != self._credentials:
                     self._use(fresh)
                     response.drain_conn()
-                    response = ask()
-            location = response.get_redirect_location()
-            if location:
-                # After a redirect, another server would get the credentials, and could imitate the
-                # cluster's.
-                server = one_line(without_password(location).partition("?")[0])
-                raise RefusedError(
-                    f"cannot {what}: the API server redirects to {server} (HTTP "
-                    f"{response.status}); if that is your cluster's, put it into "
-                    "clusters[].cluster.server of the kubeconfig",
-                    response.status,
-                )
-            if not 200 <= response.status <= 299:
-                try:
-                    message = json.loads(response.read())["message"]
-                except (TypeError, ValueError, KeyError, RecursionError):
-                    message = response.reason
-                reason = _reason(response.status, message)
-                raise RefusedError(f"cannot {what}: {reason}", response.status)
+                    response = self._send_until_admitted(request, read_seconds)
+            _require_success(request.what, response)
         return response
+
+    def _send_until_admitted(
+        self, request: _Request, read_seconds: float
+    ) -> urllib3.BaseHTTPResponse:
+        give_up_at = time.monotonic() + self._timeout_seconds
+        while True:
+            response = self._send_once(request, read_seconds)
+            pause = _pause_until_admitted(response)
+            if pause is None or time.monotonic() + pause > give_up_at:
+                return response
+            response.drain_conn()
+            time.sleep(pause)
+
+    def _send_once(self, request: _Request, read_seconds: float) -> urllib3.BaseHTTPResponse:
+        headers = self._headers.copy()
+        headers["Content-Type"] = request.form
+        headers["Accept"] = "application/json"
+        return self._pool.request(
+            request.method,
+            f"{self._connection.server}/{request.target}",
+            None if request.body is None else json.dumps(request.body),
+            headers=headers,
+            timeout=urllib3.Timeout(connect=self._timeout_seconds, read=read_seconds),
+            preload_content=False,
+            redirect=False,
+            # Each repetition would wait for the whole limit again.
+            retries=False,
+        )
+
+
+def _require_success(what: str, response: urllib3.BaseHTTPResponse) -> None:
+    """Raise RefusedError for a redirect and any status but 2xx."""
+    location = response.get_redirect_location()
+    if location:
+        # After a redirect, another server would get the credentials, and could imitate the
+        # cluster's.
+        server = one_line(without_password(location).partition("?")[0])
+        raise RefusedError(
+            f"cannot {what}: the API server redirects to {server} (HTTP {response.status}); if "
+            "that is your cluster's, put it into clusters[].cluster.server of the kubeconfig",
+            response.status,
+        )
+    if not 200 <= response.status <= 299:
+        try:
+            message = json.loads(response.read())["message"]
+        except (TypeError, ValueError, KeyError, RecursionError):
+            message = response.reason
+        reason = _reason(response.status, message)
+        raise RefusedError(f"cannot {what}: {reason}", response.status)
 
 
 def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> int | None:
