@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import pairwise
+from typing import NamedTuple
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    Group,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -219,6 +227,15 @@ def _mark(mark: Mark) -> Text:
     return text
 
 
+class _Column(NamedTuple):
+    """A column of the table, for terminals of a least width; without a text, it is left out."""
+
+    title: str
+    text: Callable[[Row], Text | str]
+    least_width: int = 0
+    is_number: bool = True
+
+
 def _table(view: View, width: int, most: int) -> RenderableType:
     """Return a row for each rank; leave out columns that are empty or do not fit.
 
@@ -229,36 +246,15 @@ def _table(view: View, width: int, most: int) -> RenderableType:
         rows = sorted(rows, key=lambda row: row.state == "Running")[:most]
     hidden = len(view.rows) + view.more_rows - len(rows)
     table = Table(box=None, expand=width < _WIDE, pad_edge=False, header_style="dim")
-    table.add_column("RANK", justify="right", no_wrap=True)
-    table.add_column("STATE", no_wrap=True)
-    cells = [[_rank(row), _row_state(row)] for row in rows]
-    if any(row.step is not None for row in rows):
-        table.add_column("STEP", justify="right", no_wrap=True)
-        _extend(cells, ["" if row.step is None else f"{row.step:,}" for row in rows])
-    if any(row.rate is not None for row in rows):
-        table.add_column("SAMPLES/S", justify="right", no_wrap=True)
-        _extend(cells, ["" if row.rate is None else f"{row.rate:,.1f}" for row in rows])
-    is_wide = width >= _NARROW
-    if is_wide and any(row.cpus is not None for row in rows):
-        table.add_column("CPU", justify="right", no_wrap=True)
-        _extend(cells, ["" if row.cpus is None else f"{row.cpus:.2f}" for row in rows])
-    if is_wide and any(row.memory is not None for row in rows):
-        table.add_column("MEMORY", justify="right", no_wrap=True)
-        memory = ["" if row.memory is None else f"{row.memory / 2**20:,.0f} Mi" for row in rows]
-        _extend(cells, memory)
-    if is_wide and any(row.gpu_shares for row in rows):
-        table.add_column("GPU", justify="right", no_wrap=True)
-        _extend(cells, [percent_range(row.gpu_shares) for row in rows])
-    if is_wide and any(row.gpu_memory for row in rows):
-        table.add_column("GPU MEMORY", justify="right", no_wrap=True)
-        _extend(cells, [_gpu_memory(row) for row in rows])
-    if is_wide:
-        table.add_column("POD", no_wrap=True, overflow="ellipsis")
-        _extend(cells, [row.pod for row in rows])
-    if width >= _WIDE and any(row.node for row in rows):
-        table.add_column("NODE", no_wrap=True, overflow="ellipsis")
-        _extend(cells, [row.node for row in rows])
-    for row_cells in cells:
+    shown = []
+    for column in _COLUMNS:
+        # Plain texts become Text: in a string, rich reads brackets as styles.
+        cells = [Text.assemble(column.text(row)) for row in rows]
+        if width >= column.least_width and any(cells):
+            justify: JustifyMethod = "right" if column.is_number else "left"
+            table.add_column(column.title, justify=justify, no_wrap=True)
+            shown.append(cells)
+    for row_cells in zip(*shown, strict=True):
         table.add_row(*row_cells)
     notes: list[RenderableType] = [Text(""), table]
     if hidden:
@@ -271,16 +267,19 @@ def _table(view: View, width: int, most: int) -> RenderableType:
     return Group(*notes)
 
 
+def _format(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
+
+
+def _memory(row: Row) -> str:
+    return "" if row.memory is None else f"{row.memory / 2**20:,.0f} Mi"
+
+
 def _gpu_memory(row: Row) -> str:
     if row.gpu_memory is None:
         return ""
     used, size = row.gpu_memory
     return f"{used / 2**30:.1f} of {size / 2**30:.0f} Gi"
-
-
-def _extend(cells: list[list[Text]], column: Sequence[str]) -> None:
-    for row, text in zip(cells, column, strict=True):
-        row.append(Text(text))
 
 
 def _rank(row: Row) -> Text:
@@ -290,6 +289,20 @@ def _rank(row: Row) -> Text:
 def _row_state(row: Row) -> Text:
     style = {"Running": "green", "Stalled": "bold magenta", "Ended": "dim"}.get(row.state, "yellow")
     return Text(row.state, style=style)
+
+
+_COLUMNS = (
+    _Column("RANK", _rank),
+    _Column("STATE", _row_state, is_number=False),
+    _Column("STEP", lambda row: _format(row.step, "{:,}")),
+    _Column("SAMPLES/S", lambda row: _format(row.rate, "{:,.1f}")),
+    _Column("CPU", lambda row: _format(row.cpus, "{:.2f}"), _NARROW),
+    _Column("MEMORY", _memory, _NARROW),
+    _Column("GPU", lambda row: percent_range(row.gpu_shares), _NARROW),
+    _Column("GPU MEMORY", _gpu_memory, _NARROW),
+    _Column("POD", lambda row: row.pod, _NARROW, is_number=False),
+    _Column("NODE", lambda row: row.node, _WIDE, is_number=False),
+)
 
 
 def _log(view: View, most: int) -> list[RenderableType]:
