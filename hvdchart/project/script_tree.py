@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hvd_pods.shared.contract import TAG_OUTPUT
 from hvdchart.errors import SpecError
@@ -40,12 +41,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     reference = default.reference if default else run.image or ""
     image = split_image(reference) if reference else {}
     if run.image:
-        expected = "an image in lower case, such as registry.example/team/train:1"
-        place = SourcePlace(f"--image {run.image}")
-        if run.image.endswith((":", "@")):
-            part = "digest" if run.image.endswith("@") else "tag"
-            raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
-        dataclasses.replace(IMAGE, expected=expected).read(Node(place, image["repository"]), "")
+        _require_image(run.image, image["repository"])
     base: dict[str, Plain] = {
         "apiVersion": "hvdchart/v1",
         "name": run.name,
@@ -63,33 +59,60 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     if is_tagged:
         place = SourcePlace("the output's tags")
         tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
-    for text, steps, value in _typed(run):
-        tree = set_key(tree, steps, value, SourcePlace(text))
+    for each in _typed(run):
+        tree = set_key(tree, each.steps, each.value, SourcePlace(each.text))
     return apply_settings(tree, run.settings)
 
 
-def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
-    """Yield the settings of each option: its text, the steps of the key, the value."""
+def _require_image(reference: str, repository: str) -> None:
+    """Raise SpecError for a name that no image can have."""
+    place = SourcePlace(f"--image {reference}")
+    if reference.endswith((":", "@")):
+        part = "digest" if reference.endswith("@") else "tag"
+        raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
+    expected = "an image in lower case, such as registry.example/team/train:1"
+    dataclasses.replace(IMAGE, expected=expected).read(Node(place, repository), "")
+
+
+class _Setting(NamedTuple):
+    """A setting of an option: the text of the option, the steps of the key, and the value."""
+
+    text: str
+    steps: list[str]
+    value: Plain
+
+
+def _typed(run: ScriptRun) -> Iterator[_Setting]:
+    """Yield the settings of each option."""
+    yield from _resources(run)
+    for each in run.env or ():
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
+        yield _Setting(f"--env {each}", ["train", "env", name], value)
+    yield from _secrets(run.secrets or ())
+    yield from _volumes(run.volumes or ())
+
+
+def _resources(run: ScriptRun) -> Iterator[_Setting]:
     if run.gpus:
-        yield f"--gpus {run.gpus}", ["nodes", "0", "gpus"], run.gpus
+        yield _Setting(f"--gpus {run.gpus}", ["nodes", "0", "gpus"], run.gpus)
     if run.cpu:
         text = f"--cpu {run.cpu}"
-        yield text, ["nodes", "0", "tuning", "cpu"], run.cpu
+        yield _Setting(text, ["nodes", "0", "tuning", "cpu"], run.cpu)
         try:
             cores = max(cpu_millis(run.cpu) // 1000, 1)
         except ValueError:
             # The check of the request refuses it.
             cores = 1
-        yield text, ["nodes", "0", "coresPerSocket"], cores
+        yield _Setting(text, ["nodes", "0", "coresPerSocket"], cores)
     if run.memory:
         key = ["tuning", "memory"] if run.gpus else ["memory"]
-        yield f"--memory {run.memory}", ["nodes", "0", *key], run.memory
-    for each in run.env or ():
-        name, equals, value = each.partition("=")
-        if not equals:
-            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
-        yield f"--env {each}", ["train", "env", name], value
-    secrets = run.secrets or ()
+        yield _Setting(f"--memory {run.memory}", ["nodes", "0", *key], run.memory)
+
+
+def _secrets(secrets: Sequence[str]) -> Iterator[_Setting]:
+    """Yield variables from Secrets, and volumes of those with a path."""
     for each in secrets:
         name = each.partition(":")[0]
         place = SourcePlace(f"--secret {each}")
@@ -98,20 +121,23 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
     if names:
         # A list replaces another one.
         sources = [{"secretRef": {"name": name}} for name in names]
-        yield f"--secret {names[0]}", ["values", "worker", "envFrom"], sources
+        yield _Setting(f"--secret {names[0]}", ["values", "worker", "envFrom"], sources)
     for index, each in enumerate(secrets):
         name, colon, path = each.partition(":")
         if colon:
             volume = {"secret": name, "mountPath": path, "readOnly": True}
-            yield f"--secret {each}", ["volumes", f"secret-{index}"], volume
+            yield _Setting(f"--secret {each}", ["volumes", f"secret-{index}"], volume)
+
+
+def _volumes(volumes: Sequence[str]) -> Iterator[_Setting]:
     mounted: set[str] = set()
-    for each in run.volumes or ():
+    for each in volumes:
         name, volume = _volume(each)
         if name in mounted:
             problem = f"the volume {name} is given twice"
             raise SpecError(f"--volume {each}", "", problem, "another name")
         mounted.add(name)
-        yield f"--volume {each}", ["volumes", name], volume
+        yield _Setting(f"--volume {each}", ["volumes", name], volume)
 
 
 def _volume(text: str) -> tuple[str, Plain]:
