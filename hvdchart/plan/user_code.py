@@ -70,6 +70,28 @@ def sources_of(code: Plain) -> dict[str, bytes]:
     return sources
 
 
+def _parse(file: str, source: bytes, broken: dict[str, str]) -> ast.Module | None:
+    """Return the syntax tree of a file; None, and usually a problem in `broken`, if it has none."""
+    try:
+        text = decode_source(source)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        broken[file] = f"{file}: cannot be decoded: {error}: save it as UTF-8"
+        return None
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
+        line = (error.text or "").strip()[:LONGEST_LINE]
+        shown = f": {line}" if line else ""
+        broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
+    except (RecursionError, MemoryError):
+        broken[file] = f"{file}: nested too deep for Python"
+    except ValueError:
+        # The ranks report the error.
+        pass
+    return None
+
+
 def program_files(
     sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> Iterator[tuple[str, ast.Module]]:
@@ -93,24 +115,8 @@ def program_files(
         if file in seen:
             continue
         seen.add(file)
-        try:
-            text = decode_source(sources[file])
-        except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-            broken[file] = f"{file}: cannot be decoded: {error}: save it as UTF-8"
-            continue
-        try:
-            tree = ast.parse(text)
-        except SyntaxError as error:
-            detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
-            line = (error.text or "").strip()[:LONGEST_LINE]
-            shown = f": {line}" if line else ""
-            broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
-            continue
-        except (RecursionError, MemoryError):
-            broken[file] = f"{file}: nested too deep for Python"
-            continue
-        except ValueError:
-            # The ranks report the error.
+        tree = _parse(file, sources[file], broken)
+        if tree is None:
             continue
         yield file, tree
         for _, module in modules_of(tree):

@@ -215,6 +215,13 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Contradiction]:
 
 
 def _run(spec: Spec) -> Iterator[Contradiction]:
+    yield from _variables(spec)
+    yield from _output(spec)
+    yield from _binding(spec)
+    yield from _launch(spec)
+
+
+def _variables(spec: Spec) -> Iterator[Contradiction]:
     for name in filter(is_charts_variable, spec.train.env):
         yield ("train", "env", name), "the chart sets that variable", "another name"
     # A command of mode custom may start ranks with its own variables.
@@ -222,6 +229,10 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
     for name in own:
         problem = "the launcher sets that variable, differently for each rank"
         yield ("train", "env", name), problem, "another name"
+
+
+def _output(spec: Spec) -> Iterator[Contradiction]:
+    """Find what is written, and has no output volume."""
     if spec.train.checkpoints is not None and "output" not in spec.volumes:
         problem = "checkpoints need an output volume"
         yield ("train", "checkpoints"), problem, "`volumes.output`"
@@ -232,7 +243,10 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
     if spec.horovod.timeline and not on_all:
         expected = "`volumes.output`, mounted by all groups"
         yield ("horovod", "timeline"), "the timeline needs an output volume", expected
-    yield from _binding(spec)
+
+
+def _launch(spec: Spec) -> Iterator[Contradiction]:
+    """Find what the mode of the launch does not allow."""
     is_custom = spec.launch.mode == "custom"
     has_launch = LAUNCH in spec.train.command
     if has_launch and not is_custom:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import memory_text, pluralize
 from hvdchart.spec.model import mount_path
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.from_plan import explain, make_values, value_in
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 LEARNING_RATE_RULE = "linear scaling: the learning rate of one rank times the ranks, warmed up"
 
@@ -68,10 +72,24 @@ def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
     return rows
 
 
-def tables(plan: Plan) -> list[Any]:
+def tables(plan: Plan) -> list[RenderableType]:
     """Return the output of `hvdchart plan`, as rich renderables."""
-    from rich.table import Table
     from rich.text import Text
+
+    parts: list[RenderableType] = [_groups_table(plan)]
+    if plan.spec.volumes:
+        parts.append(_volumes_table(plan))
+    parts.append(Text(f"launch: {', '.join(_launch_words(plan))}"))
+    batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
+    if batch or plan.ranks > 1:
+        advice = f"your script may set learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"
+        parts.append(Text(f"{batch}{advice}"))
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
+    return parts
+
+
+def _groups_table(plan: Plan) -> Table:
+    from rich.table import Table
 
     size = f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
     size += f" with {pluralize(plan.spares, 'spare')}" if plan.spares else ""
@@ -88,30 +106,31 @@ def tables(plan: Plan) -> list[Any]:
         numbers = [f"{group.group.count}{spares}", str(group.slots), str(group.ranks), threads]
         requests = [group.requests.get(name, "-") for name in ("cpu", "memory")]
         groups.add_row(group.group.name, *numbers, *requests, ", ".join(devices) or "-")
-    parts: list[Any] = [groups]
-    if plan.spec.volumes:
-        volumes = Table("volume", "source", "mount path", "mode", "groups")
-        for name, volume in plan.spec.volumes.items():
-            mode = "read only" if volume.read_only else "read and write"
-            where = ", ".join(volume.groups) or "all"
-            volumes.add_row(name, volume.sources[0], mount_path(name, volume), mode, where)
-        parts.append(volumes)
+    return groups
+
+
+def _volumes_table(plan: Plan) -> Table:
+    from rich.table import Table
+
+    volumes = Table("volume", "source", "mount path", "mode", "groups")
+    for name, volume in plan.spec.volumes.items():
+        mode = "read only" if volume.read_only else "read and write"
+        where = ", ".join(volume.groups) or "all"
+        volumes.add_row(name, volume.sources[0], mount_path(name, volume), mode, where)
+    return volumes
+
+
+def _launch_words(plan: Plan) -> list[str]:
     binding = plan.launching.binding
     words = [plan.framework.mode, f"bound to {binding.to}"]
     if binding.cores_per_rank:
         words.append(f"{pluralize(binding.cores_per_rank, 'core')} per rank")
     if binding.ranks_per_socket:
         words.append(f"{pluralize(binding.ranks_per_socket, 'rank')} per socket")
-    parts.append(Text(f"launch: {', '.join([*words, *plan.spec.launch.options])}"))
-    batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
-    if batch or plan.ranks > 1:
-        advice = f"your script may set learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"
-        parts.append(Text(f"{batch}{advice}"))
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
-    return parts
+    return [*words, *plan.spec.launch.options]
 
 
-def reason_table(plan: Plan) -> Any:
+def reason_table(plan: Plan) -> Table:
     """Return the output of `--explain`, as a rich table: one row per planned value."""
     from rich.table import Table
 

@@ -362,8 +362,13 @@ def _run_program(
         raise UnusableError(
             f"{command} ended with exit code {done.returncode}: {done.stderr or ''}"
         )
+    return _read_status(command, version, done.stdout)
+
+
+def _read_status(command: str, version: str, output: str) -> dict[str, str]:
+    """Return the status in a credential program's output. Raises UnusableError without one."""
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(output)
         status = answer["status"]
         answered = answer["apiVersion"]
         has_one = bool(status.get("token") or status.get("clientCertificateData"))
