@@ -188,6 +188,18 @@ def _take(words: Sequence[str], launcher: str) -> Option:
     return take_option(words, 0, options, launcher, glued=launcher in _GLUED)
 
 
+def _size_with(size: LineSize, option: Option, value: str) -> LineSize:
+    """Return the size of a run with what an option says of it, if it does."""
+    name = option.name.lstrip("-")
+    if "sets" in option.entry:
+        return read_size(size, option)
+    if name == "pernode":
+        return size.with_size("per_host", 1)
+    if name == "map-by" and (each := _PPR_NODE.fullmatch(value)):
+        return size.with_size("per_host", int(each[1]))
+    return size
+
+
 def _add_option(option: Option, line: Line) -> None:
     """Add an option to a line. Raises NotUnderstoodError or HorovodrunError."""
     entry = option.entry
@@ -199,14 +211,10 @@ def _add_option(option: Option, line: Line) -> None:
     values = horovodrun.read_values(option)
     value = values[0] if values else ""
     new = ""
-    if "sets" in entry:
-        line.size = read_size(line.size, option)
-        new = WORKER_MINIMUM if read_size(LineSize(), option).has_minimum else ""
-    elif name == "pernode":
-        line.size = line.size.with_size("per_host", 1)
-    elif name == "map-by" and (each := _PPR_NODE.fullmatch(value)):
-        line.size = line.size.with_size("per_host", int(each[1]))
-    elif name.endswith("mca"):
+    if "sets" in entry and read_size(LineSize(), option).has_minimum:
+        new = WORKER_MINIMUM
+    line.size = _size_with(line.size, option, value)
+    if name.endswith("mca"):
         reason = _TABLES["mca"].get(value, "")
     elif name == "mpi":
         line.mode = "mpirun"

@@ -99,25 +99,14 @@ def carry_over_volumes(
             name = ledger.text_at(*path, "name")
             if name in at_shm:
                 _carry_over_shm(ledger, path)
-            elif not name or is_charts_volume(name):
-                problem = f"the chart has a volume {name} of its own"
-                expected = "a volume with another name"
-                raise ledger.error(path, problem if name else "a volume without a name", expected)
             else:
+                _require_own_name(ledger, path, name)
                 _add(ledger, volumes, name, path, name in own, "volumes")
         for path, mount_path in given.items():
-            name = ledger.text_at(*path, "name")
             if is_charts_mount(mount_path):
-                ledger.drop(path, f"{mount_path} belongs to the system or to the chart")
-                if mount_path != _SHM:
-                    ledger.add_check(f"the mount at {mount_path} is dropped: each pod has its own")
-            elif not ledger.text_at(*path, "mountPath").startswith("/"):
-                problem = f"the mount path is {ledger.text_at(*path, 'mountPath')!r}"
-                raise ledger.error(path, problem, "an absolute path")
-            elif name not in volumes:
-                expected = f"one of {', '.join(volumes) or 'volumes, which has none'}"
-                raise ledger.error(path, f"no volume is called {name}", expected)
+                _drop_mount(ledger, path, mount_path)
             else:
+                name = _find_mounted(ledger, path, volumes)
                 _add(ledger, mounts, mount_path, path, name in own, "volumeMounts")
     group: dict[str, Plain] = {}
     for key, entries in (("volumes", volumes), ("volumeMounts", mounts)):
@@ -129,6 +118,31 @@ def carry_over_volumes(
     if group:
         # With this name, the workers have the same names as without groups.
         ledger.put(("workerGroups",), [{"name": "worker", **group}], places[0][0])
+
+
+def _require_own_name(ledger: Ledger, path: KeyPath, name: str) -> None:
+    """Raise SpecError for a volume without a name, or with that of a volume of the chart."""
+    if not name or is_charts_volume(name):
+        problem = f"the chart has a volume {name} of its own" if name else "a volume without a name"
+        raise ledger.error(path, problem, "a volume with another name")
+
+
+def _drop_mount(ledger: Ledger, path: KeyPath, mount_path: str) -> None:
+    ledger.drop(path, f"{mount_path} belongs to the system or to the chart")
+    if mount_path != _SHM:
+        ledger.add_check(f"the mount at {mount_path} is dropped: each pod has its own")
+
+
+def _find_mounted(ledger: Ledger, path: KeyPath, volumes: Collection[str]) -> str:
+    """Return which of the volumes a mount mounts. Raises SpecError for a mount that cannot be."""
+    name = ledger.text_at(*path, "name")
+    mount_path = ledger.text_at(*path, "mountPath")
+    if not mount_path.startswith("/"):
+        raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
+    if name not in volumes:
+        expected = f"one of {', '.join(volumes) or 'volumes, which has none'}"
+        raise ledger.error(path, f"no volume is called {name}", expected)
+    return name
 
 
 def _carry_over_shm(ledger: Ledger, path: KeyPath) -> None:
