@@ -36,31 +36,15 @@ def install_and_follow(
     such a run has failed, and when the followed run fails or is replaced.
     """
     from hvdchart.quantity import pluralize
-    from hvdchart.run.change.control import remove_failed_install
-    from hvdchart.run.helm import upgrade
     from hvdchart.run.kube.runs import newest_run
     from hvdchart.run.state.status_text import status_report
-    from hvdchart.values.check_values import checked_values
 
     name = plan.spec.name
     earlier = before.status
     where = f"{name} --namespace {cluster.namespace}"
-    values = checked_values(plan)
-    try:
-        revision = upgrade(name, cluster.namespace, values, helm, create_namespace=create_namespace)
-    except KeyboardInterrupt:
-        note(
-            "",
-            f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
-            f"it again to complete it, or remove it with hvdchart undeploy {where}",
-        )
-        raise
-    except (HelmError, ClusterError):
-        # Report Helm's error.
-        with suppress(HelmError, ClusterError):
-            if not earlier.job and remove_failed_install(cluster, name, helm):
-                note(f"what Helm had created of release {name} is removed again")
-        raise
+    revision = _upgrade(
+        plan, cluster, helm, is_new=not earlier.job, create_namespace=create_namespace
+    )
     run = newest_run(cluster, name)
     current = run.status
     # The previous run may belong to another user.
@@ -98,6 +82,37 @@ def require_own_run(cluster: Cluster, name: str, helm: Helm) -> RunView:
     remedy = "choose another name with --set name=NAME, or under `run` with --name NAME"
     refuse_other_chart(run, cluster.namespace, helm, remedy)
     return run
+
+
+def _upgrade(
+    plan: Plan, cluster: Cluster, helm: Helm, *, is_new: bool, create_namespace: bool
+) -> int:
+    """Install or upgrade the release, and return its revision.
+
+    Say what remains if that fails: nothing of a release that `is_new`.
+    """
+    from hvdchart.run.change.control import remove_failed_install
+    from hvdchart.run.helm import upgrade
+    from hvdchart.values.check_values import checked_values
+
+    name = plan.spec.name
+    values = checked_values(plan)
+    try:
+        return upgrade(name, cluster.namespace, values, helm, create_namespace=create_namespace)
+    except KeyboardInterrupt:
+        where = f"{name} --namespace {cluster.namespace}"
+        note(
+            "",
+            f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
+            f"it again to complete it, or remove it with hvdchart undeploy {where}",
+        )
+        raise
+    except (HelmError, ClusterError):
+        # Report Helm's error.
+        with suppress(HelmError, ClusterError):
+            if is_new and remove_failed_install(cluster, name, helm):
+                note(f"what Helm had created of release {name} is removed again")
+        raise
 
 
 def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
