@@ -153,28 +153,33 @@ class WorkerPrograms:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
                 if key.data is None:
-                    numbers = os.read(key.fd, 4096)
-                    if signal.SIGUSR1 in numbers:
-                        self._leave()
-                    if signal.SIGTERM in numbers:
-                        self._end(128 + signal.SIGTERM)
+                    self._handle_signals(os.read(key.fd, 4096))
                 elif isinstance(key.data, WorkerProgram):
                     self._give(key.data)
                 elif not key.data.pass_on() and not key.data.is_open:
                     self._selector.unregister(key.fd)
-            for program in [p for p in self._programs if not any(o.is_open for o in p.streams)]:
-                self._programs.remove(program)
-                code = program.wait()
-                if code:
-                    self._end(self._reports.exit_code or code)
-            is_left = self._is_left and self._reports.staying >= {
-                one.worker for one in self._programs
-            }
-            if is_left or time.monotonic() >= self._kill_at:
+            self._take_ended()
+            workers = {program.worker for program in self._programs}
+            are_left = self._is_left and self._reports.staying >= workers
+            if are_left or time.monotonic() >= self._kill_at:
                 break
         for program in self._programs:
             program.client.close()
         return self._code
+
+    def _handle_signals(self, numbers: bytes) -> None:
+        if signal.SIGUSR1 in numbers:
+            self._leave()
+        if signal.SIGTERM in numbers:
+            self._end(128 + signal.SIGTERM)
+
+    def _take_ended(self) -> None:
+        """Take the exit codes of the programs whose output has ended."""
+        for program in [p for p in self._programs if not any(o.is_open for o in p.streams)]:
+            self._programs.remove(program)
+            code = program.wait()
+            if code:
+                self._end(self._reports.exit_code or code)
 
     def _leave(self) -> None:
         """Detach from the ranks; a worker that does not confirm in time ends its ranks."""
