@@ -42,47 +42,22 @@ def has_pod_groups() -> bool:
 
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
     """Return every process, after those that it needs; `kube` has all of Kubernetes's commands."""
+    if instance.node > 1:
+        # Another node has the API server.
+        return [*_containers(instance), *_node(instance, kube, needs=())]
+    state = instance.state
     gates = [POD_GROUPS] if has_pod_groups() else []
     apis = ["--runtime-config=scheduling.k8s.io/v1beta1=true"] if gates else []
-    state = instance.state
-    pki = instance.pki
-    api = ("apiserver",)
-    first = instance.node == 1
-    containers = [
-        Process("containerd", ["containerd", f"--config={state}/containerd.toml"], ready=NOTIFY),
-        # The image of every pod's sandbox.
-        Process(
-            "pause-image",
-            [*ctr_command(instance), "images", "import", f"{state}/{PAUSE_ARCHIVE}"],
-            needs=("containerd",),
-            ready=EXIT,
-        ),
-    ]
-    # On another node, the API server already runs.
-    node = [
-        Process(
-            "kubelet",
-            [str(kube), "kubelet", *_kubelet_flags(instance)],
-            needs=(*(api if first else ()), "pause-image"),
-        ),
-        Process(
-            "proxy",
-            [str(kube), "kube-proxy", f"--config={state}/proxy.yaml"],
-            needs=api if first else (),
-        ),
-    ]
-    if not first:
-        return [*containers, *node]
-    apply = ["apply", "--server-side", f"--filename={state / MANIFESTS}"]
     controllers = [
-        f"--root-ca-file={pki}/ca.crt",
-        f"--service-account-private-key-file={pki}/service-account.key",
+        f"--root-ca-file={instance.pki}/ca.crt",
+        f"--service-account-private-key-file={instance.pki}/service-account.key",
         # Kubernetes has a role for each controller, but no role for all of them in one.
         "--use-service-account-credentials=true",
     ]
+    apply = ["apply", "--server-side", f"--filename={state / MANIFESTS}"]
     return [
         Process("etcd", [str(kube), "etcd", *_etcd_flags(instance)], ready=NOTIFY),
-        *containers,
+        *_containers(instance),
         Process(
             "apiserver",
             [str(kube), "kube-apiserver", *_apiserver_flags(instance), *gates, *apis],
@@ -93,10 +68,10 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
         Process(
             "cluster-objects",
             [str(kube), *kubectl_arguments(instance), *apply],
-            needs=api,
+            needs=("apiserver",),
             ready=EXIT,
         ),
-        *node,
+        *_node(instance, kube, needs=("apiserver",)),
         _client(instance, kube, "controller-manager", *controllers, *gates),
         _client(instance, kube, "scheduler", *gates),
         Process(
@@ -105,6 +80,31 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
             needs=("cluster-objects",),
             ready=f"http://{instance.node_ip}:8181/ready",
         ),
+    ]
+
+
+def _containers(instance: Instance) -> list[Process]:
+    """Return what runs containers."""
+    state = instance.state
+    return [
+        Process("containerd", ["containerd", f"--config={state}/containerd.toml"], ready=NOTIFY),
+        # The image of every pod's sandbox.
+        Process(
+            "pause-image",
+            [*ctr_command(instance), "images", "import", f"{state}/{PAUSE_ARCHIVE}"],
+            needs=("containerd",),
+            ready=EXIT,
+        ),
+    ]
+
+
+def _node(instance: Instance, kube: Path, needs: tuple[str, ...]) -> list[Process]:
+    """Return the processes of a node, which need these others."""
+    flags = _kubelet_flags(instance)
+    proxy = ["kube-proxy", f"--config={instance.state}/proxy.yaml"]
+    return [
+        Process("kubelet", [str(kube), "kubelet", *flags], needs=(*needs, "pause-image")),
+        Process("proxy", [str(kube), *proxy], needs=needs),
     ]
 
 
