@@ -17,6 +17,7 @@ from hvd_pods.shared.errors import ConfigurationError
 
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
+AUTHORITY = "ca.crt"
 PEER_AUTHORITY = "peer-ca.crt"
 # The remedy of a worker or a master for keys that do not match.
 REMEDY = (

@@ -22,6 +22,8 @@ import secrets
 import time
 from typing import Dict, NamedTuple
 
+from hvd_pods.agent.keys import AUTHORITY, CERTIFICATE, KEY
+
 # The content of the Secret of a role: tls.crt, tls.key and ca.crt, all PEM.
 Files = Dict[str, bytes]
 
@@ -106,9 +108,9 @@ def make_files(role: Role, name: str) -> Files:
     own = _certify(authority, authority, _authority_extensions())
     signed = _certify(owner, authority, _leaf_extensions(role.usage, name))
     return {
-        "tls.crt": _pem("CERTIFICATE", signed),
-        "tls.key": _pem("EC PRIVATE KEY", _private_key(owner.key)),
-        "ca.crt": _pem("CERTIFICATE", own),
+        CERTIFICATE: _pem("CERTIFICATE", signed),
+        KEY: _pem("EC PRIVATE KEY", _private_key(owner.key)),
+        AUTHORITY: _pem("CERTIFICATE", own),
     }
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.objects import Object, format_time
+from hvd_pods.cluster.objects import Object, format_precise_time, format_time
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared import contract
@@ -71,7 +71,7 @@ class JobEvents:
             "reportingComponent": "horovod-master",
             "reportingInstance": socket.gethostname(),
             "action": reason,
-            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": format_precise_time(now),
             "firstTimestamp": second,
             "lastTimestamp": second,
             "count": 1,

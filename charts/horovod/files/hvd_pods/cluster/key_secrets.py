@@ -20,7 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Mapping
 
-from hvd_pods.agent.keys import Keys
+from hvd_pods.agent.keys import AUTHORITY, CERTIFICATE, KEY, PEER_AUTHORITY, Keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import Object
@@ -32,8 +32,8 @@ from hvd_pods.shared.paths import GENERATED, KEYS
 from hvd_pods.shared.run import Run
 
 # The files of a Secret, and of the master's folder: the last one is the workers' ca.crt.
-IN_SECRET = ("tls.crt", "tls.key", "ca.crt")
-IN_FOLDER = ("tls.crt", "tls.key", "peer-ca.crt")
+IN_SECRET = (CERTIFICATE, KEY, AUTHORITY)
+IN_FOLDER = (CERTIFICATE, KEY, PEER_AUTHORITY)
 # The maximum number of tries to read and fill the Secrets: another program may change them.
 TRIES = 5
 
@@ -74,7 +74,7 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
 def _write_folder(folder: Path, own: Files, peer: Files) -> Path:
     """Write the keys of one end and the authority of the other, like the mounted folder."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name, content in zip(IN_FOLDER, (own["tls.crt"], own["tls.key"], peer["ca.crt"])):
+    for name, content in zip(IN_FOLDER, (own[CERTIFICATE], own[KEY], peer[AUTHORITY])):
         write_private_file(folder / name, content)
     return folder
 

@@ -47,6 +47,11 @@ def parse_time(text: str) -> float:
     return parsed.timestamp()
 
 
+def format_precise_time(moment: datetime) -> str:
+    """Return a time of UTC as the API writes it where microseconds count."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def format_time(wall: float) -> str:
     """Return a time in seconds since the epoch as the API writes it, to the second."""
     return datetime.fromtimestamp(wall, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

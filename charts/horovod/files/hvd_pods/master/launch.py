@@ -13,6 +13,7 @@ from hvd_pods.pod.rank_variables import choose_port
 from hvd_pods.pod.reporting import log
 from hvd_pods.rules.worker_names import format_ordinals
 from hvd_pods.shared import contract
+from hvd_pods.shared.binding import OPTIONS
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.launcher_options import LAUNCH
 from hvd_pods.shared.paths import BIN, GENERATED, PROGRAMS
@@ -88,12 +89,8 @@ def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
     """Return the arguments of RANK before the script's command line."""
     line: list[str] = []
     if binds_itself and run.binding.to != "none":
-        line += ["--bind-to", run.binding.to]
-        for option, number in (
-            ("--cores-per-rank", run.binding.cores_per_rank),
-            ("--ranks-per-socket", run.binding.ranks_per_socket),
-        ):
-            line += [option, str(number)] if number else []
+        for option, value in zip(OPTIONS, run.binding):
+            line += [option, str(value)] if value else []
     return [*line, str(run.ranks)]
 
 

@@ -14,6 +14,7 @@ from hvd_pods.cluster.objects import (
     AGAIN_RETRY_SECONDS,
     START_RETRY_SECONDS,
     Object,
+    format_precise_time,
     shorten,
 )
 from hvd_pods.master import work_queues
@@ -156,7 +157,7 @@ class RecordClient:
             # This write would take the record back from another master.
             return RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.is_holder:
-            now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            now = format_precise_time(datetime.now(timezone.utc))
             lock = {**self._own, RecordKey.FENCE: str(effect.fence), RecordKey.RENEWED: now}
             # With the version, the API server refuses this write if the record has changed.
             metadata = {"resourceVersion": self._version}

@@ -14,7 +14,7 @@ from typing import Callable, Mapping, Sequence
 
 from hvd_pods.master import remote
 from hvd_pods.pod import packages
-from hvd_pods.pod.code_archive import digest, pack, read_source, unpack
+from hvd_pods.pod.code_archive import KEEP_PACKAGES, digest, pack, read_source, unpack
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
@@ -110,7 +110,7 @@ class UserCode:
         workers = [worker for worker, pod in pods.items() if not self.is_on(worker, pod)]
         if not workers:
             return
-        kept = ["keep-packages"] if self.has_packages else []
+        kept = [KEEP_PACKAGES] if self.has_packages else []
         receive = ["pod/code_archive.py", self.name, *kept]
         answers = remote.call(
             access,

@@ -22,6 +22,8 @@ from hvd_pods.shared.paths import CODE
 
 # The key of the ConfigMap with an archive of a folder. Every other key is a file.
 ARCHIVE = "archive.tgz"
+# The argument after which this program keeps the packages of an earlier run.
+KEEP_PACKAGES = "keep-packages"
 
 
 def read_source(source: Path) -> dict[str, bytes]:
@@ -111,7 +113,7 @@ def main() -> int:
         print(f"cannot unpack the code in {directory}: {problem}", file=sys.stderr)
         return 1
     kept = {directory}
-    if "keep-packages" in sys.argv[2:]:
+    if KEEP_PACKAGES in sys.argv[2:]:
         kept.add(packages.FOLDER)
     for other in Path(CODE).iterdir():
         if other not in kept:

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.pod import notices, rank_variables
 from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
 from hvd_pods.shared import contract, files, threads
-from hvd_pods.shared.binding import Binding, BindingError, bind
+from hvd_pods.shared.binding import OPTIONS, Binding, BindingError, bind
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.shared.ranges import format_ranges
@@ -72,7 +72,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
 
     Raises ValueError or IndexError for anything else.
     """
-    options = {"--bind-to": "none", "--cores-per-rank": "0", "--ranks-per-socket": "0"}
+    options = dict(zip(OPTIONS, map(str, Binding())))
     rest = list(words)
     while rest[0] in options:
         name = rest.pop(0)

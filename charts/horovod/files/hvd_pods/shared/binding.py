@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Topology = List[List[Set[int]]]
 
 CPUS = "/sys/devices/system/cpu"
+# The options by which rank/start.py gets a binding, in the order of its fields.
+OPTIONS = ("--bind-to", "--cores-per-rank", "--ranks-per-socket")
 
 
 class Binding(
