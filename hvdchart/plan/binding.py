@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from hvd_pods.shared.binding import Binding
 from hvd_pods.shared.launcher_options import given_options
 from hvdchart.plan import rules
-from hvdchart.plan.rules import Reason
+from hvdchart.plan.rules import OURS, SPEC, Reason
 from hvdchart.spec import topology
 from hvdchart.spec.launchers import common_interface, interface_variables
 from hvdchart.spec.model import NodeGroup, Spec
-
-_OURS = "hvdchart"
-_SPEC = "the spec"
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,10 @@ def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
     binding = _common_binding(spec.nodes, slots, to)
     if binding is None and to == "core":
         # Groups with different numbers of sockets may still share one binding: by socket.
-        why = Reason("groups have different cores: bind each rank to its socket", _OURS)
+        why = Reason("groups have different cores: bind each rank to its socket", OURS)
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
-        why = Reason("groups have different ranks per socket: none fits all", _OURS)
+        why = Reason("groups have different ranks per socket: none fits all", OURS)
     # CPU ranks reduce through MPI, which uses RDMA devices through UCX; NCCL finds them itself.
     transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
     common = common_interface(spec)
@@ -65,12 +62,12 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     if spec.tuning.binding:
         return spec.tuning.binding, rules.override_reason("tuning.binding")
     if any("binding" in option for _, option in given_options(spec.launch.options)):
-        return "none", Reason("`launch.options` binds or maps the ranks", _SPEC)
+        return "none", Reason("`launch.options` binds or maps the ranks", SPEC)
     if spec.launch.mode == "custom":
-        return "none", Reason("the command line is your own", _SPEC)
+        return "none", Reason("the command line is your own", SPEC)
     for group, ranks in zip(spec.nodes, slots, strict=True):
         if not group.gpus and ranks > topology.cores(group) - topology.reserved_cores(group):
-            return "none", Reason("more ranks than cores", _OURS)
+            return "none", Reason("more ranks than cores", OURS)
     return rules.binding(list(spec.nodes))
 
 

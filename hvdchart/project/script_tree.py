@@ -10,7 +10,7 @@ from hvd_pods.shared.contract import TAG_OUTPUT
 from hvdchart.errors import SpecError
 from hvdchart.project.default_images import DefaultImage
 from hvdchart.quantity import cpu_millis
-from hvdchart.spec.fields import IMAGE, OBJECT_NAME
+from hvdchart.spec.fields import API_VERSION, IMAGE, OBJECT_NAME
 from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, set_key
 from hvdchart.spec.run_options import DEFAULT_WORKERS, ScriptRun
@@ -43,7 +43,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     if run.image:
         _require_image(run.image, image["repository"])
     base: dict[str, Plain] = {
-        "apiVersion": "hvdchart/v1",
+        "apiVersion": API_VERSION,
         "name": run.name,
         "nodes": [node],
         "image": image,

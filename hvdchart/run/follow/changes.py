@@ -15,15 +15,13 @@ from typing import Generic, NamedTuple, Self, TypeVar
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import is_temporary
-from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.cluster import WATCH_SECONDS, Cluster
 from hvdchart.run.kube.runs import newest_run
 from hvdchart.run.state.release import Release, component_of, is_ready
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.view import RunView
 
 T = TypeVar("T")
-# Open a watch again after this many seconds.
-WATCH_SECONDS = 300
 # Seconds between two checks of a thread, which waits for a full queue, for the end of the reader.
 _CHECK_SECONDS = 0.5
 

@@ -38,6 +38,8 @@ _GROUPS = {
 }
 # The versions of a kind whose version depends on the age of the cluster, the newest first.
 _VERSIONS = {"podgroups.scheduling.k8s.io": ("v1beta1", "v1alpha3", "v1alpha2")}
+# The duration in seconds of a watch that is opened again when it ends.
+WATCH_SECONDS = 300
 CHARTS_KINDS = (*_GROUPS, *_VERSIONS)
 _CLUSTER_WIDE = {
     "namespaces": "api/v1",

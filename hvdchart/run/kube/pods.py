@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from hvd_pods.shared.contract import NAME_LABEL
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import is_temporary
-from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.cluster import WATCH_SECONDS, Cluster
 from hvdchart.run.state.release import Object
 from hvdchart.run.state.run_problems import problem_of
 
@@ -17,8 +17,7 @@ from hvdchart.run.state.run_problems import problem_of
 UNKNOWN_USER = 1000680000
 # Seconds for such a pod: an image of many GB may have to be pulled first.
 POD_SECONDS = 3600
-# Open a watch again after this many seconds, and the pause before that.
-_WATCH_SECONDS = 300
+# Seconds before a watch is opened again.
 _PAUSE = 1.0
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
@@ -88,7 +87,7 @@ def _states(cluster: Cluster, name: str) -> Iterator[Object]:
     Raises a refusal: there is no such pod, for example.
     """
     try:
-        changes = cluster.watch("pods", _WATCH_SECONDS, field=f"metadata.name={name}")
+        changes = cluster.watch("pods", WATCH_SECONDS, field=f"metadata.name={name}")
         # The watch does not show that the pod was deleted before.
         yield cluster.pod(name)
         for change, pod in changes:
