@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from hvd_pods.master.error_output import ErrorOutput
-from hvd_pods.rules.events import Cause
+from hvd_pods.rules.events import Cause, Notice
 from tests.support.runs import make_run
 
-Notice = dict[str, Any]
 # Two workers of two slots, then one of four.
 WORKERS = make_run().workers
 OPEN_MPI_4 = """\

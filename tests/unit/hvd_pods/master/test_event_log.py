@@ -77,7 +77,8 @@ def test_event_log_that_cannot_be_written_ends_and_nothing_else_does(
     (tmp_path / "link").symlink_to(tmp_path / "target")
     event_log = start(tmp_path / file)
     event_log.put(Moment(1.0, 2.0), Started())
-    event_log.put(Moment(1.0, 2.0), NoticeTaken(1, {"not": {"of": {"JSON"}}}))
+    broken: Any = {"not": {"of": {"JSON"}}}
+    event_log.put(Moment(1.0, 2.0), NoticeTaken(1, broken))
     event_log.close()
     assert "cannot write the event log of this run" in capsys.readouterr().out
     assert not (tmp_path / "target").exists()

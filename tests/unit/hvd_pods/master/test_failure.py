@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
+from hvd_pods.rules.events import Notice
 from hvd_pods.shared.untrusted import printable
-from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, Notice, cause, judged
+from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, cause, judged
 
 OUT_OF_MEMORY = (
     "ended by SIGKILL (killed, as the kernel does when a container is out of memory "

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.unit.hvd_pods.master.launcher_output import Notice, cause, judged
+from hvd_pods.rules.events import Notice
+from tests.unit.hvd_pods.master.launcher_output import cause, judged
 
 # What a rank of an H200 printed that shared its GPU with another rank, in mode mpirun.
 ONE_GPU = """\

@@ -76,7 +76,7 @@ def port() -> Port:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) -> None:
     port = Port(address)
-    sent: list[dict[str, Any]] = [
+    sent: list[Any] = [
         {"kind": notices.RAISED, **FROM, "text": "ValueError: é"},
         {"kind": notices.FAILED, **FROM, "status": -9},
         {"kind": notices.FINISHED, **FROM},

@@ -57,7 +57,7 @@ def happen(world: World, choice: int) -> None:
         )
         world.put(event, 0.5)
     elif kind == 8:
-        notice = {**NOTICES[rest % len(NOTICES)], "worker": worker}
+        notice: Any = {**NOTICES[rest % len(NOTICES)], "worker": worker}
         world.put(NoticeTaken(attempt, notice, rest % 3), 0.1)
     elif kind == 9:
         loss = "nan" if rest % 5 == 0 else 0.5

@@ -160,8 +160,7 @@ def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> No
 def test_a_worker_that_is_drained_is_not_waited_for() -> None:
     """Its agent may still answer for a moment."""
     world = Adaptive(0, 1, 2, 3).begin()
-    leaving = {"kind": LEAVING, "worker": "w-1", "rank": 2, "seconds": 30.0}
-    world.put(NoticeTaken(1, leaving))
+    world.put(NoticeTaken(1, {"kind": LEAVING, "worker": "w-1", "rank": 2, "seconds": 30.0}))
     world.there.remove("w-1")
     world.end_launcher(143)
     assert world.run_for(0.5).launched() == ["0123", "023"]

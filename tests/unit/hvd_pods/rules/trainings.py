@@ -39,7 +39,7 @@ def put_each(world: World, events: Iterable[Event]) -> None:
 
 
 def notice(world: World, kind: str, worker: str = "w-0", connection: int = 0, **more: Any) -> None:
-    content = {"kind": kind, "worker": worker, "rank": 0, **more}
+    content: Any = {"kind": kind, "worker": worker, "rank": 0, **more}
     world.put(NoticeTaken(world.state.attempt.number, content, connection))
 
 

@@ -10,14 +10,14 @@ import os
 import re
 import time
 from collections import deque
-from typing import IO, Any, Callable, Mapping, Sequence
+from typing import IO, Callable, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import failure
 from hvd_pods.master.failure import Evidence, Line
 from hvd_pods.pod.streams import write
 from hvd_pods.pod.tracebacks import TracebackReader
-from hvd_pods.rules.events import Cause
+from hvd_pods.rules.events import Cause, Notice
 from hvd_pods.shared.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
 from hvd_pods.shared.run import Worker
 from hvd_pods.shared.untrusted import one_line
@@ -62,8 +62,8 @@ class ErrorOutput:
         self,
         workers: Sequence[Worker],
         code: int,
-        exception_notices: Sequence[Mapping[str, Any]] = (),
-        exit_notices: Sequence[Mapping[str, Any]] = (),
+        exception_notices: Sequence[Notice] = (),
+        exit_notices: Sequence[Notice] = (),
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None if the cause is unknown.
 

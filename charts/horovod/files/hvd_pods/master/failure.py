@@ -10,11 +10,11 @@ import re
 import signal
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from hvd_pods.master import failure_causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
-from hvd_pods.rules.events import Cause
+from hvd_pods.rules.events import Cause, Notice
 from hvd_pods.rules.worker_names import find_worker
 from hvd_pods.shared.launcher_output import HYDRA_REPORT, REPORT
 from hvd_pods.shared.run import Worker
@@ -87,8 +87,8 @@ class Evidence:
     since: float
     lines: Sequence[Line]
     exceptions: Sequence[Line]
-    exception_notices: Sequence[Mapping[str, Any]]
-    exit_notices: Sequence[Mapping[str, Any]]
+    exception_notices: Sequence[Notice]
+    exit_notices: Sequence[Notice]
 
     def worker_of(self, rank: int | None) -> str:
         """Return the name of a rank's worker; empty if it is not known."""

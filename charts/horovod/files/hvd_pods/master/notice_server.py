@@ -12,7 +12,7 @@ import hmac
 import json
 import secrets
 import socket
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, cast
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod import notices
@@ -29,7 +29,7 @@ from hvd_pods.pod.notices import (
     RAISED,
     STOPPED,
 )
-from hvd_pods.rules.events import EventSink, NoticeTaken
+from hvd_pods.rules.events import EventSink, Notice, NoticeTaken
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import LONGEST_TEXT, printable
 
@@ -108,7 +108,7 @@ class NoticeServer:
         self._put(NoticeTaken(attempt, notice, self._number))
         return None
 
-    def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:
+    def _read(self, line: bytes) -> tuple[Notice, bool, int] | None:
         """Parse a line; None unless it is a notice of this run's present attempt."""
         # Parse JSON only from a sender that knows the secret: nested brackets are expensive.
         start = json.dumps({"secret": self._secret})[:-1].encode()
@@ -125,7 +125,7 @@ class NoticeServer:
             return None
         return content, notice.get("waits") is True, attempt
 
-    def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _check(self, notice: Mapping[str, Any]) -> Notice | None:
         """Return the known fields of a notice; None if one is missing or beyond limits.
 
         Raises KeyError or TypeError for another kind.
@@ -152,4 +152,5 @@ class NoticeServer:
                 content[name] = float(value)
             else:
                 return None
-        return content
+        # FIELDS has the fields and types of each kind.
+        return cast(Notice, content)

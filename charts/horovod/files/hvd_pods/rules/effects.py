@@ -7,8 +7,9 @@ master/run_effects.py carries these out. The result of an effect is another even
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
+from hvd_pods.rules.events import Notice
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Pod
 from hvd_pods.shared.run_events import RunEvent
@@ -230,8 +231,8 @@ class FindCause(Effect):
     exit_code: int
     workers: Sequence[str]
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
-    exception_notices: Sequence[Mapping[str, Any]]
-    exit_notices: Sequence[Mapping[str, Any]]
+    exception_notices: Sequence[Notice]
+    exit_notices: Sequence[Notice]
     # The UIDs of workers that were terminated, by their names.
     terminated: Mapping[str, str] = field(default_factory=dict)
     # Ask the workers also whether they can bind their ranks.

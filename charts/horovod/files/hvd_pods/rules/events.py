@@ -8,7 +8,7 @@ attempt's number, so that late events are recognized.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypedDict
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.objects import Object
@@ -286,6 +286,24 @@ class RankMissing(AttemptEvent):
     seconds: float
 
 
+class Notice(TypedDict, total=False):
+    """A notice of a worker or a rank, with the fields that its kind has (master/notice_server.py).
+
+    `rank` is -1 in a notice without one. `at`: when the loop has taken it, by the moments'
+    clock.
+    """
+
+    kind: str
+    worker: str
+    rank: int
+    text: str
+    status: int
+    seconds: float
+    period: float
+    limit: float
+    at: float
+
+
 @dataclass(frozen=True)
 class NoticeTaken(AttemptEvent):
     """A worker or a rank has sent a notice (pod/notices.py).
@@ -293,7 +311,7 @@ class NoticeTaken(AttemptEvent):
     `connection` is the number of the connection that waits for a response, 0 if none waits.
     """
 
-    notice: Mapping[str, Any]
+    notice: Notice
     connection: int = 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping
 
 from hvd_pods.pod.notices import (
     ASKED,
@@ -19,15 +18,13 @@ from hvd_pods.pod.notices import (
 )
 from hvd_pods.rules import stalls
 from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
-from hvd_pods.rules.events import NoticeTaken
+from hvd_pods.rules.events import Notice, NoticeTaken
 from hvd_pods.rules.stall_state import Stall
 from hvd_pods.rules.state import Decision
 from hvd_pods.rules.timers import TimerKind
 
 # The maximum number of kept notices of each kind: training code can send them without limit.
 MOST_NOTICES = 10_000
-
-Notice = Mapping[str, Any]
 
 
 def on_notice(decision: Decision, event: NoticeTaken) -> None:
@@ -52,7 +49,7 @@ def note_debugged(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def _add_stall(decision: Decision, notice: Notice, what: str, *, is_stopped: bool) -> None:
-    place = (_rank_of(notice), notice["worker"])
+    place = (notice["rank"], notice["worker"])
     since = decision.now - notice["seconds"]
     stall = Stall(*place, what, since, decision.now, notice["period"], is_stopped)
     stalls.add_stall(decision, stall)
@@ -68,7 +65,7 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
 
     When all ranks do, a silent worker is lost sooner.
     """
-    rank = _rank_of(notice)
+    rank = notice["rank"]
     is_made_up = not 0 <= rank < decision.state.ranks
     if is_made_up or _starts_ranks_itself(decision):
         return
@@ -146,12 +143,8 @@ def release_ended(decision: Decision) -> None:
         decision.launch = replace(decision.launch, waiting=())
 
 
-def _rank_of(notice: Notice) -> int:
-    return int(notice.get("rank", -1))
-
-
 def _place_of(notice: Notice) -> tuple[str, int]:
-    return notice["worker"], _rank_of(notice)
+    return notice["worker"], notice["rank"]
 
 
 def _starts_ranks_itself(decision: Decision) -> bool:

@@ -8,12 +8,12 @@ worker (worker/rank_watch.py), and so is one that uses no CPU.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from hvd_pods.pod.notices import LOOK_EVERY
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.effects import ShowStacks
-from hvd_pods.rules.events import RankMissing, StacksShown
+from hvd_pods.rules.events import Notice, RankMissing, StacksShown
 from hvd_pods.rules.stall_state import (
     COLLECT,
     FORGET_AFTER,
@@ -60,7 +60,7 @@ def on_missing_rank(decision: Decision, event: RankMissing) -> None:
     add_stall(decision, stall._replace(is_measured=False))
 
 
-def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
+def note_idle(decision: Decision, notice: Notice) -> None:
     """Note that a rank uses no CPU: it waits for another one, or all wait for one that hangs."""
     launch = decision.launch
     run = decision.state.run

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass, field, replace
-from typing import Any, Mapping
+from typing import Mapping
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.rules.effects import CreateJobEvent, Effect, Log, ReleaseRecord, WriteRecord
-from hvd_pods.rules.events import Event, Moment, RecordReleased
+from hvd_pods.rules.events import Event, Moment, Notice, RecordReleased
 from hvd_pods.rules.reported_progress import Progress
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
@@ -151,8 +151,8 @@ class LaunchState:
     # Ranks whose state is in the memory of their worker.
     kept: frozenset[int] = frozenset()
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
-    exception_notices: tuple[Mapping[str, Any], ...] = ()
-    exit_notices: tuple[Mapping[str, Any], ...] = ()
+    exception_notices: tuple[Notice, ...] = ()
+    exit_notices: tuple[Notice, ...] = ()
     # Ranks (worker, number) that have ended with 0 without being asked to, the first one first.
     finished: tuple[tuple[str, int], ...] = ()
     # When the first of them ended, and a rank that has not ended, which the log names.
@@ -160,7 +160,7 @@ class LaunchState:
     unfinished: Stall | None = None
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
-    idle_ranks: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    idle_ranks: Mapping[int, Notice] = field(default_factory=dict)
     # Workers that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
     # Workers that have come are being prepared for the next launch.
