@@ -73,7 +73,7 @@ def exit_on_signals() -> None:
     _handle(end)
 
 
-def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
+def _handle(handler: Callable[[int, FrameType | None], object]) -> None:
     """Handle the signals whose default action ends the program; only in the main thread."""
     if threading.current_thread() is threading.main_thread():
         for number in ENDS:
@@ -81,7 +81,7 @@ def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
                 signal.signal(number, handler)
 
 
-def _restore(handler: Callable[[int, FrameType | None], Any]) -> None:
+def _restore(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in ENDS:
         if signal.getsignal(number) == handler:
             signal.signal(number, signal.SIG_DFL)

@@ -60,4 +60,5 @@ def plan_calls(spec: Spec, idle: float) -> Plan:
     """Plan the run that takes the calls; it ends after `idle` seconds without a call."""
     server = ("python3", f"{PROGRAMS}/call_server.py", f"{idle:g}")
     rank = ("python3", f"{PROGRAMS}/rank.py")
-    return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)
+    plan = make_plan(spec)
+    return command_plan(plan, plan.spec, (*server, LAUNCH, *rank), _RETRIES)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.model import Launch
+from hvdchart.spec.model import Launch, Spec
 from hvdchart.spec.validate import longest_name
 
 
-def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: Any) -> Plan:
-    """Return the plan with changes of its spec, and a command that starts the ranks itself.
+def command_plan(plan: Plan, spec: Spec, command: Sequence[str], retries: int) -> Plan:
+    """Return the plan with another spec, and a command that starts the ranks itself.
 
     The chart replaces the command's argument $(LAUNCH) by the launcher's line, for the image's own
     MPI, with the bindings of the plan. `retries` is how often a failed run is retried. Raises
-    SpecError where the changes make the spec wrong.
+    SpecError where the spec is wrong.
     """
-    spec = dataclasses.replace(plan.spec, **changes)
     nodes = [
         dataclasses.replace(group, tuning=dataclasses.replace(group.tuning, binding=None))
         for group in spec.nodes
@@ -47,10 +45,7 @@ def measuring_plan(plan: Plan, purpose: str, command: Sequence[str], workers: in
     """Return the plan NAME-PURPOSE: the first group with `workers` workers and another command."""
     # Its StatefulSet is named NAME-PURPOSE-worker.
     longest = longest_name(plan.spec) - len(f"-{purpose}-worker")
-    return command_plan(
-        plan,
-        command,
-        retries=0,
-        name=f"{plan.spec.name[:longest].rstrip('-')}-{purpose}",
-        nodes=(dataclasses.replace(plan.spec.nodes[0], count=workers, spares=0, minimum=None),),
-    )
+    first = dataclasses.replace(plan.spec.nodes[0], count=workers, spares=0, minimum=None)
+    name = f"{plan.spec.name[:longest].rstrip('-')}-{purpose}"
+    spec = dataclasses.replace(plan.spec, name=name, nodes=(first,))
+    return command_plan(plan, spec, command, retries=0)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from hvd_pods.shared.record import read_progress
 from hvd_pods.shared.run_events import BY_REASON, Kind
@@ -98,38 +97,34 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
         seen.add(name)
         is_stalled = status.stall is not None and status.stall.rank == rank
         own = steps.get(rank, {})
-        yield Row(
+        row = Row(
             rank=rank,
             pod=one_line(name),
             node=one_line(pod.node) if pod else "",
             state="Stalled" if is_stalled else _state(pod, status),
             step=_whole(own.get("step")),
             rate=_finite(own.get("samples_per_second")),
-            **_used(usage),
         )
+        yield _with_usage(row, usage)
     for pod in status.pods:
         if pod.name not in seen:
-            yield Row(
-                rank=None,
-                pod=one_line(pod.name),
-                node=one_line(pod.node),
-                state=_state(pod, status),
-                **_used(used.get(pod.name)),
-            )
+            row = Row(None, one_line(pod.name), one_line(pod.node), _state(pod, status))
+            yield _with_usage(row, used.get(pod.name))
 
 
-def _used(usage: Usage | None) -> dict[str, Any]:
-    """Return the fields of a row with the usage of its pod; none if unknown."""
+def _with_usage(row: Row, usage: Usage | None) -> Row:
+    """Return a row with the usage of its pod, as far as that is known."""
     if usage is None:
-        return {}
+        return row
     shares = usage.gpu_shares
-    memory = [_whole(size) for size in usage.gpu_memory or ()]
-    return {
-        "cpus": usage.cpus,
-        "memory": _whole(usage.memory),
-        "gpu_shares": shares if shares and all(0 <= share <= 1 for share in shares) else None,
-        "gpu_memory": tuple(memory) if memory and None not in memory else None,
-    }
+    used, size = map(_whole, usage.gpu_memory or (None, None))
+    return replace(
+        row,
+        cpus=usage.cpus,
+        memory=_whole(usage.memory),
+        gpu_shares=shares if shares and all(0 <= share <= 1 for share in shares) else None,
+        gpu_memory=None if used is None or size is None else (used, size),
+    )
 
 
 def _state(pod: PodStatus | None, status: Status) -> str:
