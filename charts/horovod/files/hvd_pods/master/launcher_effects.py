@@ -124,8 +124,9 @@ class LauncherEffects:
             # There may be fewer ranks than in the launch before.
             workers = self._access.workers_named(effect.workers)
             arguments = build_command(self._run.with_ranks_on(workers), mpi)
-            to_run = (arguments, variables, self._code.directory)
-            self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
+            self._launcher = LauncherProcess(
+                arguments, variables, self._code.directory, self._put, effect.attempt
+            )
         except RunError as problem:
             self._put(LauncherNotStarted(effect.attempt, problem))
 

@@ -58,8 +58,9 @@ class WorkerEffects:
         run = self._run
         api = self._api
         source = SliceAddresses(api, run) if api else DnsAddresses(run.workers)
-        to_ask = (run.workers, run.agent_port, source)
-        self._prober = Prober(*to_ask, self._put, effect.attempt, run.lost_after_seconds)
+        self._prober = Prober(
+            run.workers, run.agent_port, source, self._put, effect.attempt, run.lost_after_seconds
+        )
         self._prober.start()
         self._work_queues.add(work_queues.PREPARE, self._look_for_keys)
 

@@ -49,9 +49,15 @@ def note_debugged(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def _add_stall(decision: Decision, notice: Notice, what: str, *, is_stopped: bool) -> None:
-    place = (notice["rank"], notice["worker"])
-    since = decision.now - notice["seconds"]
-    stall = Stall(*place, what, since, decision.now, notice["period"], is_stopped)
+    stall = Stall(
+        rank=notice["rank"],
+        worker=notice["worker"],
+        what=what,
+        since=decision.now - notice["seconds"],
+        seen=decision.now,
+        period=notice["period"],
+        is_stopped=is_stopped,
+    )
     stalls.add_stall(decision, stall)
 
 
