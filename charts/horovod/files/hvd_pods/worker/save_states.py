@@ -59,7 +59,7 @@ def _save(run: Path, name: str) -> bool:
         if packed is None:
             return True
         what = f"step {packed.key.step} of the state {name!r}"
-        path = Path(keep.notes_of(packed).get("checkpoint", ""))
+        path = Path(keep.notes_of(packed).get(keep.CHECKPOINT, ""))
         if path == Path():
             log(
                 f"{what} is lost with this worker's memory: there is no OUTPUT_PATH to save it in, "
@@ -84,7 +84,9 @@ def fits_any_number(run: Path) -> bool:
     """Return whether this folder has states, and any number of ranks can resume from them."""
     matches = [SHARED.fullmatch(path.name) for path in run.glob("*")]
     newest = [_find_newest(run, name) for name in {match[1] for match in matches if match}]
-    return bool(newest) and all(one and not keep.notes_of(one).get("fixed size") for one in newest)
+    return bool(newest) and all(
+        one and not keep.notes_of(one).get(keep.FIXED_SIZE) for one in newest
+    )
 
 
 def _find_newest(run: Path, name: str) -> keep.PackedState | None:

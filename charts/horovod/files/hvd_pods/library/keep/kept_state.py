@@ -17,7 +17,15 @@ from .double_buffer import DoubleBuffer
 from .jax_arrays import find_jax, names_axis
 from .log import log
 from .packed_content import PackedContent
-from .packed_state import KeptValues, PackedState, StepKey, find_launch, pack
+from .packed_state import (
+    CHECKPOINT,
+    FIXED_SIZE,
+    KeptValues,
+    PackedState,
+    StepKey,
+    find_launch,
+    pack,
+)
 from .parts import (
     build_optimizer,
     check,
@@ -263,10 +271,8 @@ class State:
             "parts": parts,
             "steps of epoch": self._steps_of_epoch,
             "run": self._run,
-            # By which the worker finds where it belongs (worker/save_states.py).
-            "checkpoint": str(self._checkpoint.path) if self._checkpoint and is_whole else "",
-            # The number of ranks without which it is of no use; empty where any number has one.
-            "fixed size": fixed_size,
+            CHECKPOINT: str(self._checkpoint.path) if self._checkpoint and is_whole else "",
+            FIXED_SIZE: fixed_size,
         }
         return values, own if self._sharded or seeds or self.own is not None else {}
 

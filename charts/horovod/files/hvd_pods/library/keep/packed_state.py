@@ -17,6 +17,10 @@ from .packed_content import HEADER_SIZE, PackedContent, aligned
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQQI")
 MARK = b"hvdkeep4"
+# The notes of a shared state that the worker reads (worker/save_states.py): the file of its
+# checkpoint, and the number of ranks without which it is of no use, empty where any number has one.
+CHECKPOINT = "checkpoint"
+FIXED_SIZE = "fixed size"
 SUM = struct.Struct("<I")
 # What building the value of a packed state raises that another module, or a stranger, has written.
 UNUSABLE = (
