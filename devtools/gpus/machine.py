@@ -15,6 +15,7 @@ from pathlib import Path
 
 from devtools.gpus.stages import BUNDLE, PREFIX, SITE
 from devtools.localkube import oci
+from devtools.localkube.node import PATH
 
 # Outside the overlay that may be such a machine's disk: a container's file system cannot be on an
 # overlay.
@@ -104,9 +105,8 @@ def write_image() -> Path:
         for path in sorted(root.iterdir()):
             tar.add(path, path.name)
     layer = oci.descriptor(oci.LAYER, raw.getvalue())
-    standard = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     variables = [
-        f"PATH={PACKAGES / 'bin'}:{Path(sys.executable).parent}:{standard}",
+        f"PATH={PACKAGES / 'bin'}:{Path(sys.executable).parent}:{PATH}",
         f"PYTHONPATH={PACKAGES / SITE.relative_to(PREFIX)}",
     ]
     if os.environ.get("LD_LIBRARY_PATH"):

@@ -55,11 +55,11 @@ def health(instance: Instance) -> Health:
         return Health(is_running=False)
     parts = [
         *_check_processes(instance),
-        _check_url(instance, "API server", f"{instance.api_url}/readyz"),
+        _check_url(instance, "API server", instance.api_ready_url),
     ]
     if parts[-1].is_healthy:
         parts.append(_check_node(instance))
-    parts.append(_check_url(instance, "cluster DNS", f"http://{instance.control_ip}:8181/ready"))
+    parts.append(_check_url(instance, "cluster DNS", instance.dns_ready_url))
     return Health(is_running=True, parts=parts)
 
 

@@ -101,6 +101,16 @@ class Instance:
         return f"https://{self.control_ip}:6443"
 
     @property
+    def api_ready_url(self) -> str:
+        """Where the API server says that it is ready."""
+        return f"{self.api_url}/readyz"
+
+    @property
+    def dns_ready_url(self) -> str:
+        """Where the cluster's DNS server, which runs on the first node, says that it is ready."""
+        return f"http://{self.control_ip}:8181/ready"
+
+    @property
     def link(self) -> str:
         """The other end of the veth pair into the node's network namespace. It is on the machine
         for the first node, and in the first node's namespace for the other nodes.

@@ -35,9 +35,11 @@ RESET_DELAY_AFTER = 30.0
 # of CPU.
 PAUSE_SECONDS = 0.03
 IDLE_SECONDS = 3600.0
+# The folders of programs of Debian.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The environment of the node's processes: without proxy settings and the user's kubeconfig.
 ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PATH": PATH,
     "HOME": "/nonexistent",
 }
 

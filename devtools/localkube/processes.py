@@ -62,7 +62,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
             "apiserver",
             [str(kube), "kube-apiserver", *_apiserver_flags(instance), *gates, *apis],
             needs=("etcd",),
-            ready=f"{instance.api_url}/readyz",
+            ready=instance.api_ready_url,
         ),
         # The objects that the cluster itself needs.
         Process(
@@ -78,7 +78,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
             "coredns",
             [str(coredns), "-conf", f"{state}/Corefile"],
             needs=("cluster-objects",),
-            ready=f"http://{instance.node_ip}:8181/ready",
+            ready=instance.dns_ready_url,
         ),
     ]
 
