@@ -15,7 +15,7 @@ from devtools.toolchain.tools import tool
 ROOT = Path(__file__).resolve().parents[2]
 # The chart has no default image: lint it with values that name one.
 LINTED = ("charts/horovod", "--values", "charts/horovod/ci/default-values.yaml")
-# The shell scripts of this repository. tests/support/old_files/old has scripts of other projects.
+# The shell scripts of this repository, without those of other projects that tests migrate.
 SHELL = (
     ".ci/run",
     *(

@@ -1,4 +1,4 @@
-"""Migrate the files in old_files, of users of other charts, of jobs and of launchers, and more."""
+"""Migrate files of users of other charts, of jobs and of launchers, and more."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.values_schema import values_schema
 from tests.support.strategies import damaged
 
-FOLDER = Path(__file__).parent / "old_files"
-PATHS = {path.name: path for path in sorted((FOLDER / "old").iterdir())}
+FOLDER = Path(__file__).parent / "files_to_migrate"
+PATHS = {path.name: path for path in sorted((FOLDER / "of_users").iterdir())}
 # Those files, and files that have each key.
 FILES = [*PATHS.values(), *sorted((FOLDER / "every_key").iterdir())]
 

@@ -1,4 +1,4 @@
-"""Fields of MPIJobs that no file of old/ or every_key/ has, or not so."""
+"""Fields of MPIJobs that no file of of_users/ or every_key/ has, or not so."""
 
 from __future__ import annotations
 

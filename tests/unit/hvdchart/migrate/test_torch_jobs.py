@@ -1,4 +1,4 @@
-"""PyTorchJobs and TrainJobs, whose pods all train, as in no file of old/ or every_key/."""
+"""PyTorchJobs and TrainJobs, whose pods all train, as in no file of of_users/ or every_key/."""
 
 from __future__ import annotations
 
