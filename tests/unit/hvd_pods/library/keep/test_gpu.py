@@ -15,13 +15,13 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep.completion import CompletionThread, completion_thread
+from tests.support.fakes import pytorch
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.library.keep import fake_torch
 
 
 @pytest.fixture
-def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_torch.Gpu]:
-    gpu = fake_torch.Gpu()
+def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytorch.Gpu]:
+    gpu = pytorch.Gpu()
     monkeypatch.setitem(sys.modules, "torch", gpu.torch())
     yield gpu
     gpu.goes_on.set()
@@ -29,7 +29,7 @@ def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_torch.Gp
     completion_thread.wait(TIMEOUT)
 
 
-def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
+def train(gpu: pytorch.Gpu, *steps: int, **more: Any) -> Any:
     """A script that makes these steps from where it continues."""
     state: Any = keep.State(weights=gpu.tensor(b"made"), number=1, bias=gpu.tensor(b"b"), **more)
     state.restore()
@@ -40,13 +40,13 @@ def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
     return state
 
 
-def resume(gpu: fake_torch.Gpu) -> tuple[int, int, bytes, bytes]:
+def resume(gpu: pytorch.Gpu) -> tuple[int, int, bytes, bytes]:
     """Where a new process continues."""
     state = train(gpu)
     return state.step, state.number, bytes(state.weights.data), bytes(state.bias.data)
 
 
-def hold(gpu: fake_torch.Gpu) -> None:
+def hold(gpu: pytorch.Gpu) -> None:
     """Let the GPU end no copy after those that it has begun."""
     completion_thread.wait()
     gpu.goes_on.clear()
@@ -61,13 +61,13 @@ def begin(call: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def test_a_new_process_continues_with_the_tensors_of_the_last_commit(gpu: fake_torch.Gpu) -> None:
+def test_a_new_process_continues_with_the_tensors_of_the_last_commit(gpu: pytorch.Gpu) -> None:
     train(gpu, 1, 2, 3)
     assert resume(gpu) == (3, 3, b"0003", b"b")
 
 
 def test_a_commit_that_the_gpu_has_not_copied_costs_one_step(
-    gpu: fake_torch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
+    gpu: pytorch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = train(gpu, 1, 2)
     hold(gpu)
@@ -81,7 +81,7 @@ def test_a_commit_that_the_gpu_has_not_copied_costs_one_step(
 
 
 def test_the_training_continues_beside_the_copy_and_changes_nothing_of_it(
-    gpu: fake_torch.Gpu,
+    gpu: pytorch.Gpu,
 ) -> None:
     state = train(gpu, 1)
     hold(gpu)
@@ -93,7 +93,7 @@ def test_the_training_continues_beside_the_copy_and_changes_nothing_of_it(
 
 
 @pytest.mark.parametrize("call", ["commit", "restore", "save"])
-def test_what_needs_a_commit_waits_for_its_copy(gpu: fake_torch.Gpu, call: str) -> None:
+def test_what_needs_a_commit_waits_for_its_copy(gpu: pytorch.Gpu, call: str) -> None:
     state = train(gpu, 1)
     hold(gpu)
     state.commit(2)
@@ -122,7 +122,7 @@ def test_whatever_a_copy_raises_nobody_waits_for_it_for_ever(
 
 
 def test_a_copy_that_fails_is_reported_and_leaves_the_older_commit(
-    gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
+    gpu: pytorch.Gpu, capfd: pytest.CaptureFixture[str]
 ) -> None:
     state = train(gpu, 1, 2)
     completion_thread.wait()
@@ -134,7 +134,7 @@ def test_a_copy_that_fails_is_reported_and_leaves_the_older_commit(
 
 
 def test_the_next_commit_takes_the_place_of_one_that_failed(
-    gpu: fake_torch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
+    gpu: pytorch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = train(gpu, 1, 2)
     completion_thread.wait()
@@ -160,7 +160,7 @@ def test_the_next_commit_takes_the_place_of_one_that_failed(
     ],
 )
 def test_without_a_copy_beside_it_the_training_waits_for_each_commit(
-    gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str], change: dict[str, Any], reason: str
+    gpu: pytorch.Gpu, capfd: pytest.CaptureFixture[str], change: dict[str, Any], reason: str
 ) -> None:
     vars(gpu).update(change)
     hold(gpu)
@@ -170,7 +170,7 @@ def test_without_a_copy_beside_it_the_training_waits_for_each_commit(
 
 
 def test_the_training_waits_for_the_copies_of_several_gpus(
-    gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
+    gpu: pytorch.Gpu, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hold(gpu)
     state: Any = keep.State(one=gpu.tensor(b"1"), two=gpu.tensor(b"22", "cuda:1"))
@@ -199,7 +199,7 @@ def test_the_training_waits_for_the_copies_of_several_gpus(
     ],
 )
 def test_a_tensor_in_any_order_of_its_memory_is_kept(
-    gpu: fake_torch.Gpu,
+    gpu: pytorch.Gpu,
     strides: tuple[int, ...],
     restored: tuple[int, ...],
     device: str,
@@ -221,7 +221,7 @@ def test_a_tensor_in_any_order_of_its_memory_is_kept(
     assert state.weights.stride() == (restored if device != "cpu" else (6, 3, 1))
 
 
-def test_tensors_in_any_dense_order_are_copied_by_one_kernel(gpu: fake_torch.Gpu) -> None:
+def test_tensors_in_any_dense_order_are_copied_by_one_kernel(gpu: pytorch.Gpu) -> None:
     columns = gpu.tensor(b"123456", shape=(2, 3), strides=(1, 2))
     state = keep.State(weights=[gpu.tensor(b"1234"), columns, gpu.tensor(b"1")])
     state.commit()
@@ -229,7 +229,7 @@ def test_tensors_in_any_dense_order_are_copied_by_one_kernel(gpu: fake_torch.Gpu
     assert gpu.kernels == 2
 
 
-def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.Gpu) -> None:
+def test_memory_is_registered_once_while_its_description_grows(gpu: pytorch.Gpu) -> None:
     state = train(gpu, 1, 2, 10, 1000)
     assert gpu.registers == 2
     state.number = "x" * 200_000
@@ -239,7 +239,7 @@ def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.G
     assert (gpu.registers, len(gpu.registered)) == (4, 2)
 
 
-def test_memory_is_released_with_its_state(gpu: fake_torch.Gpu) -> None:
+def test_memory_is_released_with_its_state(gpu: pytorch.Gpu) -> None:
     train(gpu, 1, 2)
     completion_thread.wait()
     assert gpu.registered == []
@@ -249,8 +249,8 @@ ENDS = """
 import sys, threading
 from hvd_pods.library import keep
 from hvd_pods.library.keep.completion import completion_thread
-from tests.unit.hvd_pods.library.keep import fake_torch
-gpu = fake_torch.Gpu()
+from tests.support.fakes import pytorch
+gpu = pytorch.Gpu()
 sys.modules["torch"] = gpu.torch()
 gpu.goes_on.wait = lambda _timeout: threading.main_thread().join() is None
 state = keep.State(weights=gpu.tensor(b"last"), number=7, bias=gpu.tensor(b"b"))
@@ -258,6 +258,6 @@ state.commit(1)
 """
 
 
-def test_the_end_of_a_process_waits_for_its_last_commit(gpu: fake_torch.Gpu) -> None:
+def test_the_end_of_a_process_waits_for_its_last_commit(gpu: pytorch.Gpu) -> None:
     subprocess.run([sys.executable, "-c", ENDS], check=True, timeout=TIMEOUT)
     assert resume(gpu) == (1, 7, b"last", b"b")

@@ -14,7 +14,7 @@ from hvd_pods.library import keep
 from hvd_pods.library.keep import parts
 from hvd_pods.library.keep import shard_parts as shards
 from hvd_pods.worker import save_states
-from tests.unit.hvd_pods.library.keep.fake_jax import Array, Node, Pair, Plain, jax
+from tests.support.fakes.jax import Array, Node, Pair, Plain, jax
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 

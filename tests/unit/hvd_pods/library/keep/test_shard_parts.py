@@ -16,7 +16,7 @@ from hvd_pods.library import keep
 from hvd_pods.library.keep import shard_parts as shards
 from hvd_pods.library.keep.shard_copies import FailureDomain, place_copies
 from hvd_pods.worker import save_states
-from tests.unit.hvd_pods.library.keep.fake_jax import Array, jax
+from tests.support.fakes.jax import Array, jax
 from tests.unit.hvd_pods.library.keep.shard_ranks import Cluster, ZeroRedundancyOptimizer, cluster
 
 
