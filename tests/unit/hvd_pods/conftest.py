@@ -13,13 +13,13 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.master import gateway_client
+from tests.support.fakes.agents import ScriptedAgents
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.server import Certificates
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
-from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 from tests.unit.hvd_pods.workers import Workers
 
 

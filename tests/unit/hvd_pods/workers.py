@@ -9,12 +9,12 @@ from typing import Any
 from hvd_pods.agent.banner import NoAnswer, format_banner
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
 from hvd_pods.shared import run
+from tests.support.fakes.agents import serve_as_agent
 from tests.support.fakes.api import FakeApi
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import describe_run
-from tests.unit.fakes.worker import FakeWorker
-from tests.unit.hvd_pods.scripted_agents import serve_as_agent
 
 SLICES = "discovery.k8s.io/endpointslices"
 

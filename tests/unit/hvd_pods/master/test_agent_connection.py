@@ -19,6 +19,7 @@ from hvd_pods.agent.start_request import Request
 from hvd_pods.master import agent_connection
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
 from hvd_pods.shared.errors import ConfigurationError
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.release_keys import (
     MASTER_NAME,
@@ -26,7 +27,6 @@ from tests.support.release_keys import (
     ReleaseKeys,
     keys_of_another_time,
 )
-from tests.unit.fakes.worker import FakeWorker
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.programs import Program, make
 

@@ -21,9 +21,9 @@ from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import LIMITS, LONGEST_INTRODUCTION, GlooStore
 from hvd_pods.pod.connections import Limits
 from hvd_pods.shared.run import Worker
+from tests.support.fakes.agents import ScriptedAgents
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 WORKERS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
 # What the agent of a worker with two slots runs, which takes nothing while it is held.

@@ -17,8 +17,8 @@ from hvd_pods.master.prober import DEFAULT_LIMITS, ProbeLimits, Prober
 from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.shared.run import Pod, Worker
 from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
-from tests.unit.fakes.worker import FakeWorker
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.workers import Addresses
 

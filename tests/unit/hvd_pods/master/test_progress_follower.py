@@ -9,10 +9,10 @@ import pytest
 
 from hvd_pods.master.progress_follower import Pace, ProgressFollower
 from hvd_pods.rules.events import ProgressReported
+from tests.support.fakes.agents import ScriptedAgents
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
-from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 Follow = Callable[[str], ProgressFollower]
 

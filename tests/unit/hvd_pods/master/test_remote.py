@@ -11,9 +11,9 @@ import pytest
 
 from hvd_pods.master import remote
 from hvd_pods.shared import paths
+from tests.support.fakes.agents import ScriptedAgents
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 FIRST, SECOND, *_ = make_run().workers
 Ask = Callable[[remote.AgentAccess], int]

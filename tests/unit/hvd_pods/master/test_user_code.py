@@ -17,10 +17,10 @@ from hvd_pods.pod import code_archive, packages
 from hvd_pods.shared import paths
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.run import Code, Pod
+from tests.support.fakes.agents import ScriptedAgents
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
 from tests.unit.archives import make_archive, make_member
-from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 
 @pytest.fixture

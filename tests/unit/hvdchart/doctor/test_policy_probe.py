@@ -12,8 +12,8 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvdchart.doctor import policy_probe
 from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
-from tests.unit.fakes.worker import FakeWorker
 
 ADDRESS = "127.0.0.1"
 # What a port sends: the greeting, nothing, or nothing before it ends the connection. A proxy of a
