@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devtools.demo import clusters
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 
 
 @pytest.mark.parametrize(

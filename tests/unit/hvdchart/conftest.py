@@ -11,7 +11,7 @@ import pytest
 from hvdchart.chart_files import chart_dir
 from hvdchart.cli.app import main
 from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, play

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import Call, StubProgram
+from tests.support.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, STATEFUL_SET, WORKERS
 
 # Of two workers with a rank each. Helm installs it as `hvd`.

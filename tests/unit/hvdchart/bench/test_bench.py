@@ -24,8 +24,8 @@ from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.program import StubProgram
 from tests.support.specs import planned
-from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.objects import job, of_release, pod, terminated
 from tests.unit.hvdchart.played_runs import answer_as, installed_values, meanwhile

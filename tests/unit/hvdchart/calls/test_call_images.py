@@ -13,7 +13,7 @@ import pytest
 
 import hvdchart
 from hvdchart.errors import CallError, ClusterError, HvdchartError
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.pod import own_rank
 from tests.unit.hvdchart.played_runs import installed_values
 

@@ -31,7 +31,7 @@ from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.spec.run_options import SCRIPT_OPTIONS
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.master import Master
 from tests.unit.hvdchart.calls.pod import (
     assert_ended,

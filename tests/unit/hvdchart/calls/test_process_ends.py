@@ -15,7 +15,7 @@ import pytest
 import hvdchart
 from devtools.common.waiting import wait_until
 from hvdchart.errors import RunFailedError, SpecError
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.pod import own_rank, write_pid_and_wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -14,7 +14,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvdchart.image.build_image import Source
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, upgrades
 

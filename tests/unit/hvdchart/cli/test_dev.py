@@ -15,7 +15,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvdchart.chart_files import chart_dir
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import Call, StubProgram
+from tests.support.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, report_progress
 

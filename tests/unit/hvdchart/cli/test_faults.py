@@ -15,7 +15,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvdchart.run import helm_errors
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.played_runs import meanwhile
 

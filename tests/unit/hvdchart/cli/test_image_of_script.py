@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.played_runs import installed_values
 

@@ -16,7 +16,7 @@ from devtools.common.waiting import wait_until
 from hvdchart.chart_files import chart_dir
 from hvdchart.run.kube.kubectl import IN_CODE, SHELL
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import (
     CREATING,

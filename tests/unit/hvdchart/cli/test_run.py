@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job, pod
 from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, report_progress, upgrades

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import (
     DONE,

@@ -22,7 +22,7 @@ from hvdchart.doctor.namespace_checks import (
 from hvdchart.doctor.needs import pod_needs, security_level
 from hvdchart.doctor.rights import Right, needed_rights
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import STATEFUL_SET, job
 from tests.unit.hvdchart.played_runs import SPEC

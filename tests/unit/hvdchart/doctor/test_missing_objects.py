@@ -9,7 +9,7 @@ import pytest
 
 from hvdchart.doctor.needs import objects_named
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.played_runs import upgrades
 

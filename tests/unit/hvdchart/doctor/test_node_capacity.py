@@ -10,7 +10,7 @@ import pytest
 from hvdchart.doctor.node_capacity import examine_fit
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.played_runs import upgrades
 

@@ -10,7 +10,7 @@ import pytest
 from hvdchart.image import build_image as building
 from hvdchart.image.build_image import Source, context_files
 from hvdchart.image.deliver import push, save
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 
 SPEC = """\

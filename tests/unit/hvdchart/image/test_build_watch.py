@@ -12,7 +12,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvdchart.chart_files import chart_dir
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.slow]
 ROOT = chart_dir().parents[1]

@@ -26,7 +26,7 @@ from hvdchart.image.engines import choose_engine, run_in
 from hvdchart.image.probe import MARK
 from hvdchart.run.kube.pods import UNKNOWN_USER
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 
 PROGRAMS = ("python3", "mpirun")

@@ -17,8 +17,8 @@ from hvdchart.errors import HelmError
 from hvdchart.run.helm import Helm, upgrade
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.program import StubProgram
 from tests.support.specs import planned
-from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.objects import OWN_CHART
 
 

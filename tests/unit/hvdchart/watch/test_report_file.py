@@ -11,7 +11,7 @@ import pytest
 
 from hvdchart.watch.masking import MASK, Masker, is_secret_name
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import JOB, event
 

@@ -15,7 +15,7 @@ from hvdchart.run.change.session import Session
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.objects import JOB, job
 from tests.unit.hvdchart.played_runs import answer_as, installed_values
 

@@ -19,7 +19,7 @@ from hvdchart.run.kube.runs import find_leftovers, read_release
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.faults import Failure
-from tests.unit.fakes.program import StubProgram
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, event, job
 
 pytestmark = pytest.mark.timeout(120)
