@@ -19,7 +19,8 @@ from devtools.common.ui import note, step
 from images.builder.build_engines import Build, Engine
 from images.builder.catalogue import Image
 
-_SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
+# The configuration of this machine's apt.
+_APT = Path("/etc/apt")
 _ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")
 # Fields of the deb822 form whose names differ from those of the options.
 _OPTIONS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
@@ -75,15 +76,15 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
     return local, local_key
 
 
-def package_sources(suite: str, distribution: str) -> list[str]:
+def package_sources(suite: str, distribution: str, apt: Path = _APT) -> list[str]:
     """Return this machine's package sources for `suite`, its updates or its security fixes.
 
-    Each is the text of an entry below /etc/apt, in the deb822 form. Entries with `Enabled: no`
-    count if no other has `suite`. If no entry has it and the machine runs `distribution` (debian,
-    ubuntu) itself, its own release's sources are used, with the suite replaced: a mirror has all
-    supported releases.
+    Each is the text of an entry below the folder `apt`, in the deb822 form. Entries with
+    `Enabled: no` count if no other has `suite`. If no entry has it and the machine runs
+    `distribution` (debian, ubuntu) itself, its own release's sources are used, with the suite
+    replaced: a mirror has all supported releases.
     """
-    entries = _read_sources()
+    entries = _read_sources(apt)
     matching = [entry for entry in entries if _has_suite(entry, suite)]
     machine = platform.freedesktop_os_release()
     if not matching and machine.get("ID") == distribution:
@@ -95,8 +96,9 @@ def package_sources(suite: str, distribution: str) -> list[str]:
     return [_text(entry) for entry in chosen]
 
 
-def _read_sources() -> list[Deb822]:
-    main, folder = _SOURCES
+def _read_sources(apt: Path) -> list[Deb822]:
+    main = apt / "sources.list"
+    folder = apt / "sources.list.d"
     entries: list[Deb822] = []
     for file in (main, *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))):
         if file.is_file() and file.suffix == ".list":

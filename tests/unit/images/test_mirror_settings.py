@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from images.builder import base
 from images.builder.base import package_sources
 from images.builder.mirror_settings import apt_conf, pip_conf
 
@@ -18,27 +17,25 @@ NOBLE = "Types: deb\nURIs: http://u\nSuites: noble noble-updates\nComponents: ma
 
 @pytest.fixture
 def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sources.list.d of a machine with Debian 12."""
+    """The folder /etc/apt of a machine with Debian 12."""
     (tmp_path / "sources.list").write_text("# a\ndeb http://d bookworm-security main\n")
-    more = tmp_path / "sources.list.d"
-    more.mkdir()
-    monkeypatch.setattr(base, "_SOURCES", (tmp_path / "sources.list", more))
+    (tmp_path / "sources.list.d").mkdir()
     monkeypatch.setattr(
         platform, "freedesktop_os_release", lambda: {"ID": "debian", "VERSION_CODENAME": "bookworm"}
     )
-    return more
+    return tmp_path
 
 
 def test_package_sources_of_both_forms_are_read(debian: Path) -> None:
-    (debian / "a.list").write_text(
+    (debian / "sources.list.d" / "a.list").write_text(
         "deb [arch=amd64,i386 signed-by=/k] http://x sid main contrib # note\n"
         "deb-src http://x sid main\ndeb http://x/tool sid stable\n# deb http://y sid main\n"
     )
-    (debian / "b.sources").write_text(
+    (debian / "sources.list.d" / "b.sources").write_text(
         "Types: deb deb-src\n# note\nURIs: z\nSuites: sid sid-updates\nComponents: main\n\n\n"
         "Types: deb-src\nURIs: z\nSuites: sid\nComponents: main\n"
     )
-    assert package_sources("sid", "debian") == [
+    assert package_sources("sid", "debian", debian) == [
         "Types: deb\nURIs: http://x\nSuites: sid\nComponents: main contrib\n"
         "Architectures: amd64 i386\nSigned-By: /k",
         "Types: deb deb-src\nURIs: z\nSuites: sid sid-updates\nComponents: main",
@@ -49,14 +46,14 @@ def test_other_release_uses_its_distributions_mirror_and_disabled_sources_last(
     debian: Path,
 ) -> None:
     # A release of another distribution needs its own sources.
-    assert package_sources("noble", "ubuntu") == []
-    (debian / "noble.sources").write_text(f"{NOBLE}\nEnabled: no\n")
-    (debian / "copy.sources").write_text(
+    assert package_sources("noble", "ubuntu", debian) == []
+    (debian / "sources.list.d" / "noble.sources").write_text(f"{NOBLE}\nEnabled: no\n")
+    (debian / "sources.list.d" / "copy.sources").write_text(
         "Enabled: no\nTypes: deb\nURIs: http://copy\nSuites: bookworm\nComponents: main\n"
     )
-    assert package_sources("noble", "ubuntu") == [NOBLE]
-    assert package_sources("bookworm", "debian") == [BOOKWORM]
-    assert package_sources("trixie", "debian") == [TRIXIE]
+    assert package_sources("noble", "ubuntu", debian) == [NOBLE]
+    assert package_sources("bookworm", "debian", debian) == [BOOKWORM]
+    assert package_sources("trixie", "debian", debian) == [TRIXIE]
 
 
 # What `pip config list` prints on a machine with a mirror, wheels and certificates of its own.
