@@ -190,14 +190,14 @@ def find_difference(build: Callable[[], Part], change: Callable[[Part], None]) -
     state.commit()
     wanted = part.state_dict()
     del state
-    keep.State._all.clear()
+    keep.kept_state.states.clear()
     # Its tensors have other values until the state is there.
     again = build()
     change(again)
     if change in (change_values, step, step_of):
         change(again)
     step_of_state = keep.State(part=again).restore()
-    keep.State._all.clear()
+    keep.kept_state.states.clear()
     if step_of_state != 4:
         return f"continues after step {step_of_state}"
     return "" if is_alike(wanted, again.state_dict()) else f"{again.state_dict()} for {wanted}"

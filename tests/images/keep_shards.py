@@ -122,7 +122,7 @@ def attempt(steps: int, seed: int, save_at: int = 0) -> tuple[int, str]:
         if step == save_at:
             state.save()
     # As another process would find it.
-    state._shards.wait()
+    state.wait()
     return began, training.digest()
 
 

@@ -113,7 +113,7 @@ def attempt(launch: int, size: int, steps: int) -> tuple[int, str, str]:
         if state.step == SAVED_AT:
             state.save()
     # As another process would find it.
-    state._shards.wait()
+    state.wait()
     assert len(state.made) == state.step
     return began, begin, training.digest()
 

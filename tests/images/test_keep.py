@@ -42,7 +42,7 @@ import tensorflow as tf
 keras = tf.keras
 
 def train(ends_at=None, every=1, at_once=1):
-    keep.State._all.clear()
+    keep.kept_state.states.clear()
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
     for weight in model.trainable_variables:
         weight.assign(tf.ones_like(weight) * 0.1)
@@ -73,11 +73,11 @@ def train(ends_at=None, every=1, at_once=1):
 for ends_at, every, at_once, left in [(8, 1, 1, 22), (20, 1, 1, 10), (24, 1, 1, 7), (20, 8, 1, 14),
                                       (20, 1, 2, 10), (22, 4, 2, 10)]:
     shutil.rmtree("/tmp/memory", ignore_errors=True)
-    keep.State._fitted.clear()
+    keep.kept_state.fitted.clear()
     made, rate, calm = train(at_once=at_once)
     assert (made, rate) == (30, 0.0025), (made, rate)
     shutil.rmtree("/tmp/memory")
-    keep.State._fitted.clear()
+    keep.kept_state.fitted.clear()
     train(ends_at, every, at_once)
     assert train(every=every, at_once=at_once) == (left, rate, calm), (ends_at, every, at_once)
 try:

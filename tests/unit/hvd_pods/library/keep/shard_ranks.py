@@ -164,10 +164,9 @@ class Cluster:
                 except RuntimeError as problem:
                     channel.abort()
                     attempt.problems.append(problem)
-                checkpoints = states[rank]._shards._checkpoints
-                if checkpoints is not None:
-                    # A process ends when its checkpoint is written.
-                    checkpoints.wait()
+                # A process ends when its checkpoint is written.
+                with contextlib.suppress(RuntimeError):
+                    states[rank].wait()
 
             with ThreadPoolExecutor(len(states)) as pool:
                 list(pool.map(run, range(len(states))))
@@ -175,7 +174,7 @@ class Cluster:
 
     def _state(self, rank: int, patch: pytest.MonkeyPatch, **given: Any) -> Any:
         patch.setenv("HVD_KEEP", str(self.worker(self.places[rank])))
-        keep.State._all.clear()
+        kept_state.states.clear()
         part = ZeroRedundancyOptimizer(self.shard(rank, []))
         return keep.State(weights=b"[]", part=part, own=b"own", minutes=self.minutes, **given)
 
@@ -197,7 +196,7 @@ class Cluster:
             step += 1
             kept.commit()
             attempt.done = before or attempt.done
-        kept._shards.wait()
+        kept.wait()
         attempt.done = history if step else attempt.done
 
 

@@ -196,7 +196,7 @@ class Workers:
         """The state of a new process with this rank, which acts for itself until `together`."""
         self._here.ranks = ranks.Ranks()
         self._here.ranks.rank = rank
-        keep.State._all.clear()
+        kept_state.states.clear()
         place = self.folder / str(self.places[rank])
         place.mkdir(exist_ok=True)
         self._patch.setenv("HVD_KEEP", str(place))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from devtools.common.waiting import wait_until
 from hvd_pods.library import keep
 from hvd_pods.library.keep import arrays, parts
 from hvd_pods.library.keep import checkpoint as checkpoints
@@ -56,12 +55,8 @@ def test_checkpoints_are_written_beside_the_training(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # At each commit.
-    train(5, minutes=0.0)
-    wait_until(
-        lambda: checkpoint.exists() and b"step 05" in checkpoint.read_bytes(),
-        60,
-        "the checkpoint is written",
-    )
+    train(5, minutes=0.0).wait()
+    assert b"step 05" in checkpoint.read_bytes()
     monkeypatch.setenv("HVD_RUN_ID", "two")
     assert resume() == (5, b"after step 05")
 

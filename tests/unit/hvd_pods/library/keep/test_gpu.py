@@ -92,7 +92,7 @@ def test_the_training_continues_beside_the_copy_and_changes_nothing_of_it(
     assert resume(gpu) == (2, 1, b"0001", b"b")
 
 
-@pytest.mark.parametrize("call", ["commit", "restore", "save"])
+@pytest.mark.parametrize("call", ["commit", "restore", "save", "wait"])
 def test_what_needs_a_commit_waits_for_its_copy(gpu: pytorch.Gpu, call: str) -> None:
     state = train(gpu, 1)
     hold(gpu)

@@ -7,7 +7,7 @@ import os
 import re
 import weakref
 from pathlib import Path
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from .agreement import Agreement, FoundStates, RestoreReport, agree_on_whole, share, share_own
 from .cached_state_dict import Reader, find_reader
@@ -60,10 +60,6 @@ class State:
     a file, and for a part that has no variables yet, or whose shards cannot be kept.
     """
 
-    _all: ClassVar[weakref.WeakValueDictionary[str, State]] = weakref.WeakValueDictionary()
-    # The names of states with which a fit() has come to its end.
-    _fitted: ClassVar[set[str]] = set()
-
     def __init__(
         self,
         name: str = "main",
@@ -76,7 +72,7 @@ class State:
             raise ValueError(
                 f"keep: {name!r} cannot be the name of a State: use letters and digits"
             )
-        if name in State._all:
+        if name in states:
             raise ValueError(
                 f"keep: this script has a State {name!r} already: give each one a name of its own, "
                 "as in State(name='critic', ...)"
@@ -114,7 +110,7 @@ class State:
             if self._sharded
             else None
         )
-        State._all[name] = self
+        states[name] = self
 
     def commit(self, step: int | None = None) -> None:
         """Keep the state after a step: in memory, and periodically in a checkpoint.
@@ -141,6 +137,18 @@ class State:
             self._memory.give_up(problem, PackedContent(kept.values).size)
         if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
             self._checkpoint.write_beside(pack(kept.key, kept.values))
+
+    def wait(self) -> None:
+        """Wait until the last commit is complete, with its copies and its checkpoint.
+
+        Without this, the end of the process waits. Raises RuntimeError if the ranks have lost each
+        other.
+        """
+        completion_thread.wait()
+        if self._shards is not None:
+            self._shards.wait()
+        elif self._checkpoint is not None:
+            self._checkpoint.wait()
 
     def save(self) -> None:
         """Write a checkpoint on rank 0 now, as at the end of a training.
@@ -400,10 +408,16 @@ class State:
             setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))
 
 
+# The states of this process, by name.
+states: weakref.WeakValueDictionary[str, State] = weakref.WeakValueDictionary()
+# The names of those with which a fit() has come to its end.
+fitted: set[str] = set()
+
+
 def last_step() -> int | None:
     """Return the step that the only State of this process has committed or restored last.
 
     Return None before that, and with several states, of which each has steps of its own.
     """
-    states = [*State._all.values()]
-    return states[0].step if len(states) == 1 and states[0].step else None
+    every = [*states.values()]
+    return every[0].step if len(every) == 1 and every[0].step else None

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from .kept_state import State
+from .kept_state import State, fitted
 
 
 def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 - as a class of Keras
@@ -32,7 +32,7 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
             self.steps = self.params.get("steps")
             if not self.steps:
                 raise ValueError("keep: fit() has to know the steps of an epoch: steps_per_epoch")
-            if self.state.name in State._fitted:
+            if self.state.name in fitted:
                 raise ValueError(
                     f"keep: a fit() has used the state {self.state.name!r}: give another one a "
                     "state of its own, as in keep.Callback(keep.State(name='second', ...))"
@@ -71,7 +71,7 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
             self.model._initial_epoch = None
             self.state.step = max(self.state.step, self.done)
             self.state.save()
-            State._fitted.add(self.state.name)
+            fitted.add(self.state.name)
 
     return Keeper()
 

@@ -38,9 +38,16 @@ class ShardedState:
         self._problem: OSError | None = None
 
     def wait(self) -> None:
-        """Wait until all ranks have the last commit, if there was one."""
-        if self._copies is not None:
-            self._copies.end()
+        """Wait until all ranks have the last commit, and this rank has written its checkpoint.
+
+        Raises RuntimeError if the ranks have lost each other, but not before the end of the write.
+        """
+        try:
+            if self._copies is not None:
+                self._copies.end()
+        finally:
+            if self._checkpoints is not None:
+                self._checkpoints.wait()
 
     def commit(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
         """Keep the shard of this rank, after all ranks have the commit before."""
