@@ -319,62 +319,69 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "names"),
     [
-        (["none.py"], 5, "none.py: no such file"),
-        (["{folder}/My_Tarin.py"], 5, "My_Tarin.py: no such file (did you mean 'My_Train.py'?)"),
-        (["{folder}/model.yp"], 5, "model.yp: no such file (did you mean 'model.py'?)"),
-        (["{folder}/start.sh"], 5, "`hvdchart migrate {folder}/start.sh`"),
-        (["{folder}/start"], 5, "`hvdchart migrate {folder}/start`"),
-        (["{folder}/project/run.spec.yaml"], 5, "hvdchart deploy {folder}/project/run.spec.yaml"),
-        (["{folder}"], 5, "is a folder: name a script in it, such as {script}"),
-        (["{folder}/project"], 5, "or to run the project: hvdchart deploy {folder}/project"),
-        (["{folder}/real.ipynb"], 5, "real.ipynb` makes one of it"),
-        (["{folder}/my script.py"], 5, "my script.py: the name"),
-        (["{script}", "--code", "{folder}/inner"], 5, "inner: no such file or folder"),
-        (["{script}", "--code", "{folder}/project"], 5, "does not contain"),
-        (["{folder}/project/_.py"], 5, "_.py: its file name gives the run no name: add --name"),
-        (["{script}", "--name", "a-"], 3, "and no - last"),
-        (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
+        (["none.py"], 5, ["none.py: no such file"]),
+        (["{folder}/My_Tarin.py"], 5, ["My_Tarin.py", "'My_Train.py'"]),
+        (["{folder}/model.yp"], 5, ["model.yp", "'model.py'"]),
+        (["{folder}/start.sh"], 5, ["`hvdchart migrate {folder}/start.sh`"]),
+        (["{folder}/start"], 5, ["`hvdchart migrate {folder}/start`"]),
+        (["{folder}/project/run.spec.yaml"], 5, ["hvdchart deploy {folder}/project/run.spec.yaml"]),
+        (["{folder}"], 5, ["{folder} is a folder", "{script}"]),
+        (["{folder}/project"], 5, ["hvdchart deploy {folder}/project"]),
+        (["{folder}/real.ipynb"], 5, ["`jupyter nbconvert --to script {folder}/real.ipynb`"]),
+        (["{folder}/my script.py"], 5, ["'my script.py'"]),
+        (["{script}", "--code", "{folder}/inner"], 5, ["--code {folder}/inner"]),
+        (["{script}", "--code", "{folder}/project"], 5, ["--code {folder}/project", "{script}"]),
+        (["{folder}/project/_.py"], 5, ["_.py", "--name NAME"]),
+        (["{script}", "--name", "a-"], 3, ["'a-'"]),
+        (["{script}", "--name", "A"], 3, ["'A'"]),
         (
             ["{script}", "--image", "A:1"],
             3,
-            "--image A:1: got 'A'; expected an image in lower case",
+            ["--image A:1", "'A'", "lower case"],
         ),
-        (["{script}", "--image", "a/b:"], 3, "--image a/b:: its tag is empty; expected a tag"),
+        (["{script}", "--image", "a/b:"], 3, ["--image a/b:", " tag "]),
         (
             ["{script}", "--epochs", "3", "--workers", "4", "-v"],
             2,
-            "No such option: --epochs. Arguments of the script go after --: hvdchart run {script} "
-            "--workers 4 -- --epochs 3 -v",
+            ["hvdchart run {script} --workers 4 -- --epochs 3 -v"],
         ),
-        (["{script}", "--nnodes", "4"], 2, "No such option: --nnodes; write --workers. Arg"),
-        (["torchrun", "--nproc_per_node=8", "a.py"], 2, "no script: `hvdchart run a.py` starts"),
-        (["{script}", "--worker", "4"], 2, "No such option: --worker. Did you mean --workers? Arg"),
-        (["{script}", "--shm", "8Gi"], 2, "No such option: --shm; write --set tuning.shm"),
-        (["--epochs", "3", "{script}"], 2, "No such option: --epochs."),
-        (["{script}", "--memory", "8GB"], 3, "such as 16Gi; did you mean 8Gi?"),
-        (["{script}", "--volume", "data=/mnt"], 3, "`--volume data=hostPath:/mnt` for a folder of"),
-        (["{script}", "--memory", "3Q"], 3, "--memory 3Q: got '3Q'; expected an amount of memory"),
-        (["{script}", "--cpu", "much"], 3, "--cpu much: got 'much'; expected a number of CPUs"),
-        (["{script}", "--env", "A"], 3, "--env A: there is no =; expected NAME=VALUE"),
-        (["{script}", "--env", "RANK=3"], 3, "--env RANK=3: the launcher sets that variable"),
-        (["{script}", "--volume", "a=emptyDir:/b", "--volume", "a=emptyDir:/c"], 3, "given twice"),
-        (["{script}", "--env", "1=2"], 3, "--env 1=2: got '1'; expected the name of"),
-        (["{script}", "--secret", "A"], 3, "--secret A: got 'A'; expected the name of"),
-        (["{script}", "--secret", "a:b"], 3, "--secret a:b: got 'b'; expected an absolute path"),
-        (["{script}", "--volume", "data=x:y"], 3, "--volume data=x:y: this is no volume; expected"),
+        (["{script}", "--nnodes", "4"], 2, ["--nnodes", "--workers"]),
+        (["torchrun", "--nproc_per_node=8", "a.py"], 2, ["torchrun", "`hvdchart run a.py`"]),
+        (["{script}", "--worker", "4"], 2, ["--worker.", "--workers?", " -- "]),
+        (["{script}", "--shm", "8Gi"], 2, ["--shm;", "--set tuning.shm"]),
+        (["--epochs", "3", "{script}"], 2, ["--epochs"]),
+        (["{script}", "--memory", "8GB"], 3, ["--memory 8GB", " 8Gi?"]),
+        (["{script}", "--volume", "data=/mnt"], 3, ["`--volume data=hostPath:/mnt`"]),
+        (["{script}", "--memory", "3Q"], 3, ["--memory 3Q", "'3Q'"]),
+        (["{script}", "--cpu", "much"], 3, ["--cpu much", "'much'"]),
+        (["{script}", "--env", "A"], 3, ["--env A", "NAME=VALUE"]),
+        (["{script}", "--env", "RANK=3"], 3, ["--env RANK=3", "the launcher"]),
+        (
+            ["{script}", "--volume", "a=emptyDir:/b", "--volume", "a=emptyDir:/c"],
+            3,
+            ["--volume a=emptyDir:/c"],
+        ),
+        (["{script}", "--env", "1=2"], 3, ["--env 1=2", "'1'"]),
+        (["{script}", "--secret", "A"], 3, ["--secret A", "'A'"]),
+        (["{script}", "--secret", "a:b"], 3, ["--secret a:b", "'b'"]),
+        (["{script}", "--volume", "data=x:y"], 3, ["--volume data=x:y"]),
         (
             ["{script}", "--volume", "other=pvc:y:ro"],
             3,
-            "--volume other=pvc:y:ro: it has no path; expected `--volume other=pvc:y:/PATH:ro`",
+            ["`--volume other=pvc:y:/PATH:ro`"],
         ),
         (
             ["{script}", "--set", "values.worker.resources.limits.memory=1Gi"],
             3,
-            "the limit 1Gi is below the request 3Gi; expected at least 3Gi",
+            ["--set values.worker.resources.limits.memory", "1Gi", "3Gi"],
         ),
-        (["{script}", "--set", "nodes.0.coun=1"], 3, "--set nodes.0.coun=1: nodes[0]: unknown key"),
+        (
+            ["{script}", "--set", "nodes.0.coun=1"],
+            3,
+            ["--set nodes.0.coun=1", "nodes[0]", "'count'"],
+        ),
     ],
 )
 def test_what_cannot_run_is_refused_before_helm_is_called(
@@ -384,7 +391,7 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     script: Path,
     arguments: list[str],
     code: int,
-    says: str,
+    names: list[str],
 ) -> None:
     folder = script.parent
     (folder / "project").mkdir()
@@ -397,7 +404,8 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     words = [word.format(script=script, folder=folder) for word in arguments]
     done = hvdchart("run", *words)
     assert done.code == code, done.errors
-    assert says.format(script=script, folder=folder) in " ".join(done.errors.split())
+    said = " ".join(done.errors.split())
+    assert [name for name in names if name.format(script=script, folder=folder) not in said] == []
     assert helm.calls == []
 
 

@@ -66,19 +66,20 @@ def test_setting_replaces_one_value(setting: str, path: list[Any], value: Any) -
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "value"),
     [
-        ("nodes.x=8", "'x' is not an item of the list"),
-        ("image.pullSecrets.0=a", "expected a list that is not empty"),
+        ("nodes.x=8", "'x'"),
+        ("image.pullSecrets.0=a", "image.pullSecrets"),
         ("nodes", "path=value"),
-        ("name.x=3", "'x' is below 'run'"),
+        ("name.x=3", "'run'"),
         ("name=[", "broken YAML"),
     ],
 )
-def test_wrong_setting_is_refused(setting: str, says: str) -> None:
-    with pytest.raises(SpecError, match=r"--set") as caught:
+def test_wrong_setting_is_refused(setting: str, value: str) -> None:
+    with pytest.raises(SpecError) as caught:
         apply_settings(merged(), [setting])
-    assert says in str(caught.value)
+    assert caught.value.place.startswith("--set")
+    assert value in f"{caught.value.path} {caught.value.problem} {caught.value.expected}"
 
 
 LIST = "nodes=[{name: a, count: x, gpus: 1}]"

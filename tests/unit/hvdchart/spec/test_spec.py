@@ -34,91 +34,133 @@ def refused(text: str | bytes) -> SpecError:
     return caught.value
 
 
-# What replaces what in the good spec; where the message must point; what it must say.
+# What replaces what in the good spec; where the message must point; what it must name.
 WRONG_VALUES = [
-    ("sockets: 2", "socket: 2", "6:5", "did you mean 'sockets'?"),
-    ("sockets: 2", "sockets:", "6:5", "nothing (null)"),
-    ("    count: 2\n", "", "4:5", "key 'count' is missing"),
-    ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
-    ("[python, train.py]", "python train.py", "9:12", "expected a list"),
+    ("sockets: 2", "socket: 2", "6:5", "nodes[0]", "'sockets'"),
+    ("sockets: 2", "sockets:", "6:5", "nodes[0].sockets", "null"),
+    ("    count: 2\n", "", "4:5", "nodes[0]", "'count'"),
+    ("    coresPerSocket: 28\n", "", "4:5", "nodes[0]", "coresPerSocket"),
+    ("[python, train.py]", "python train.py", "9:12", "train.command", "'python train.py'"),
     (
         "train:\n",
         "volumes: {data: {emptyDir: {}}, x: {emptyDir: {}, mountPath: /data/}}\ntrain:\n",
         "8:62",
-        "mounted at /data as well",
+        "volumes.x.mountPath",
+        "/data",
     ),
-    ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "has the same name"),
-    ("train:\n", "launch: {allowIdleWorkers: true}\ntrain:\n", "8:28", "launch.mode: custom"),
-    ("28\n", "28\n    minimum: 3\n", "8:14", "3 of 2 nodes"),
+    (
+        "train:\n",
+        "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n",
+        "8:12",
+        "nodes[1].name",
+        "'xeon'",
+    ),
+    (
+        "train:\n",
+        "launch: {allowIdleWorkers: true}\ntrain:\n",
+        "8:28",
+        "launch.allowIdleWorkers",
+        "custom",
+    ),
+    ("28\n", "28\n    minimum: 3\n", "8:14", "nodes[0].minimum", "3 of 2"),
     (
         "train:\n",
         "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n",
         "8:16",
-        "the chart has a volume named 'tmp'",
+        "volumes.tmp",
+        "'tmp'",
     ),
     (
         "train:\n",
         "volumes: {archive: {emptyDir: {}, mountPath: /t}}\ntrain:\n",
         "8:20",
-        "the chart has a volume named 'archive'",
+        "volumes.archive",
+        "'archive'",
     ),
-    ("28\ntrain:\n", "28\n    spares: 9999\ntrain:\n", "4:3", "10001 workers"),
-    ("train:\n", "train:\n  env: {HVD_SEED: '1'}\n", "9:19", "the chart sets that variable"),
+    ("28\ntrain:\n", "28\n    spares: 9999\ntrain:\n", "4:3", "nodes", "10001"),
+    ("train:\n", "train:\n  env: {HVD_SEED: '1'}\n", "9:19", "train.env.HVD_SEED", "the chart"),
     (
         "train:\n",
         "volumes: {t: {emptyDir: {}, mountPath: /tmp}}\ntrain:\n",
         "8:40",
-        "used by the system or by the chart",
+        "volumes.t.mountPath",
+        "/tmp",
     ),
     (
         "train:\n",
         "volumes: {data: {pvc: a, nfs: {server: b, path: /c}}}\ntrain:\n",
         "8:17",
-        "pvc and nfs together",
+        "volumes.data",
+        "pvc and nfs",
     ),
-    ("train:\n", "volumes: {data: {pvc: a, groups: [z]}}\ntrain:\n", "8:35", "no group 'z'"),
+    (
+        "train:\n",
+        "volumes: {data: {pvc: a, groups: [z]}}\ntrain:\n",
+        "8:35",
+        "volumes.data.groups[0]",
+        "'z'",
+    ),
     (
         "train:\n",
         "volumes: {output: {pvc: a, readOnly: true}}\ntrain:\n",
         "8:38",
-        "mounted read-only",
+        "volumes.output.readOnly",
+        "readOnly: false",
     ),
     (
         "    count: 2\n",
         "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n",
         "7:15",
-        "nothing is reserved",
+        "nodes[0].reserved",
+        "shared: true",
     ),
     (
         "sockets: 2\n    coresPerSocket: 28",
         "numaPerSocket: 4\n    coresPerSocket: 3",
         "6:20",
-        "4 NUMA nodes in a socket of 3 cores",
+        "nodes[0].numaPerSocket",
+        "3 cores",
     ),
-    ("train:\n", "tuning: {binding: core, slots: 57}\ntrain:\n", "8:19", "57 ranks to bind"),
+    (
+        "train:\n",
+        "tuning: {binding: core, slots: 57}\ntrain:\n",
+        "8:19",
+        "tuning.binding",
+        "57 ranks",
+    ),
     (
         "train:\n",
         "  - {name: d, count: 1, coresPerSocket: 2, tuning: {binding: none}}\n"
         "tuning: {binding: core}\ntrain:\n",
         "8:62",
-        "none here and core in `tuning.binding`",
+        "nodes[1].tuning.binding",
+        "core in `tuning.binding`",
     ),
-    ("train:\n", "  - {name: master, count: 1, gpus: 1}\ntrain:\n", "8:12", "master"),
+    (
+        "train:\n",
+        "  - {name: master, count: 1, gpus: 1}\ntrain:\n",
+        "8:12",
+        "nodes[1].name",
+        "'master'",
+    ),
     (
         "train:\n",
         "  - {name: g, count: 1, gpus: 1}\ntrain:\n  env: {NVIDIA_VISIBLE_DEVICES: all}\n",
         "10:33",
-        "the device plugin",
+        "train.env.NVIDIA_VISIBLE_DEVICES",
+        "void",
     ),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "place", "says"), WRONG_VALUES)
-def test_wrong_value_is_refused_at_its_place(old: str, new: str, place: str, says: str) -> None:
+@pytest.mark.parametrize(("old", "new", "place", "path", "value"), WRONG_VALUES)
+def test_wrong_value_is_refused_at_its_place(
+    old: str, new: str, place: str, path: str, value: str
+) -> None:
     assert old in GOOD
     error = refused(GOOD.replace(old, new, 1))
-    assert error.place == f"a.yaml:{place}", str(error)
-    assert says in str(error)
+    assert (error.place, error.path) == (f"a.yaml:{place}", path), str(error)
+    assert value in f"{error.problem} {error.expected}"
     assert "\n" not in str(error)
 
 
@@ -138,13 +180,13 @@ def test_all_contradictions_of_a_spec_are_reported_at_once() -> None:
         "    count: 2\n", "    count: 2\n    cpuManager: static\n    shared: true\n"
     )
     error = refused(text + "  checkpoints: a\nlaunch: {options: [--np, --gloo]}\n")
-    said = [each.problem for each in error.errors]
-    assert said == [
-        "static together with shared: true",
-        "static without memory",
-        "checkpoints need an output volume",
-        "option 'np', but the chart sets worker.number and worker.slots: remove it",
+    assert [each.path for each in error.errors] == [
+        "nodes[0].cpuManager",
+        "nodes[0].cpuManager",
+        "train.checkpoints",
+        "launch.options[0]",
     ]
+    assert ["shared: true" in each.problem for each in error.errors[:2]] == [True, False]
 
 
 OUTPUT_OF_X = "horovod: {timeline: true}\nvolumes: {output: {pvc: a, groups: [x]}}"
@@ -172,64 +214,65 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "rest", "path", "says"),
+    ("group", "rest", "path", "values"),
     [
         (
             f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2401m}}",
             "",
             "nodes[0].cpuManager",
-            "none of 4 cores is left: the kubelet reserves 2401m CPUs, and the master and "
-            "DaemonSets need 600m",
+            ["4 cores", "2401m", "600m"],
         ),
         (
             f"{STATIC}, threadsPerCore: 2, memory: 8Gi, reserved: {{cpu: 5401m}}",
             "",
             "nodes[0].cpuManager",
-            "none of 4 cores is left",
+            ["4 cores", "5401m", "600m"],
         ),
         (
             f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2500m}}",
             "",
             "nodes[0].tuning.cpu",
-            "2500m CPUs with cpuManager static",
+            ["2500m", "static"],
         ),
-        ("coresPerSocket: 4, reserved: {cpu: 4}", "", "nodes[0].reserved.cpu", "reserves all 4"),
+        ("coresPerSocket: 4, reserved: {cpu: 4}", "", "nodes[0].reserved.cpu", ["all 4"]),
         (
             "coresPerSocket: 4}, {name: y, count: 1, gpus: 1",
             OUTPUT_OF_X,
             "horovod.timeline",
-            "`volumes.output`, mounted by all groups",
+            ["`volumes.output`"],
         ),
         (
             "coresPerSocket: 4, tuning: {binding: core}",
             "launch: {options: [--bind-to, core]}",
             "launch.options[0]",
-            "but `tuning.binding` is core",
+            ["`tuning.binding`", "core"],
         ),
         (
             "gpus: 2",
             "values: {worker: {slots: 1}}",
             "values.worker.slots",
-            "1 slots on nodes with 2 GPUs",
+            ["1 slots", "2 GPUs"],
         ),
     ],
 )
-def test_spec_beyond_the_limit_is_refused(group: str, rest: str, path: str, says: str) -> None:
+def test_spec_beyond_the_limit_is_refused(
+    group: str, rest: str, path: str, values: list[str]
+) -> None:
     with pytest.raises(SpecError) as caught:
         read(f"{{name: x, count: 2, {group}}}", rest)
     assert caught.value.path == path
-    assert says in str(caught.value)
+    assert [value for value in values if value not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize(
-    ("group", "longest", "path", "says"),
+    ("group", "longest", "path"),
     [
-        ("gpus: 1", 45, "name", "1 to 45 characters"),
-        ("gpus: 1}, {name: NAME, count: 1, gpus: 1", 21, "nodes[1].name", "it has at most 52"),
+        ("gpus: 1", 45, "name"),
+        ("gpus: 1}, {name: NAME, count: 1, gpus: 1", 21, "nodes[1].name"),
     ],
 )
 def test_name_leaves_room_for_the_hash_of_a_statefulset(
-    group: str, longest: int, path: str, says: str
+    group: str, longest: int, path: str
 ) -> None:
     """A StatefulSet is named RUN-GROUP; the only group becomes `worker`."""
 
@@ -238,7 +281,7 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
         read(f"{{name: x, count: 2, {group.replace('NAME', 'g' * length)}}}", name=run)
 
     read_with(longest)
-    with pytest.raises(SpecError, match=says) as caught:
+    with pytest.raises(SpecError) as caught:
         read_with(longest + 1)
     assert caught.value.path == path
 
@@ -251,8 +294,9 @@ def test_a_queue_leaves_less_room_for_the_name(values: str, longest: int) -> Non
         read("{name: x, count: 2, gpus: 1}", f"values: {{{values}}}", "r" * length)
 
     read_with(longest)
-    with pytest.raises(SpecError, match=f"{longest} characters"):
+    with pytest.raises(SpecError, match=f" {longest} ") as caught:
         read_with(longest + 1)
+    assert caught.value.path == "name"
 
 
 # Without the 600m that DaemonSets and the master request.
@@ -318,7 +362,7 @@ def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
         (["env", "horovodrun", "-np", "4", "python", "t.py"], "horovodrun", "[python, t.py]"),
         (["accelerate", "launch", "t.py"], "accelerate", "[python, t.py]"),
         (["srun", "./run.sh", "a"], "srun", "[./run.sh, a]"),
-        (["mpiexec", "-n", "2", "trainer"], "mpiexec", "the command of one rank alone"),
+        (["mpiexec", "-n", "2", "trainer"], "mpiexec", ""),
         (
             ["python", "-m", "torch.distributed.run", "t.py"],
             "torch.distributed.run",
@@ -341,25 +385,25 @@ def test_command_that_starts_ranks_itself_is_refused(
     """It would start all ranks in each rank, or fail there."""
     error = refused(GOOD.replace("[python, train.py]", json.dumps(command)))
     assert error.path == "train.command"
-    assert f"{launcher} starts ranks itself" in str(error)
-    assert f"expected {instead}" in str(error)
+    assert error.problem.startswith(launcher)
+    assert error.expected.startswith(instead)
 
 
 @pytest.mark.parametrize(
-    ("command", "rest", "path", "says"),
+    ("command", "rest", "path", "values"),
     [
-        (["-np", "9", "python", "t.py"], "", "train.command", "9 ranks, and the nodes have 4"),
-        (["--min-np", "2", "python", "t.py"], "", "train.command[1]", "nodes[].minimum"),
-        (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", "without horovodrun"),
-        (["t"], "  framework: mpi", "train.command", "train.framework"),
+        (["-np", "9", "python", "t.py"], "", "train.command", ["9", "4"]),
+        (["--min-np", "2", "python", "t.py"], "", "train.command[1]", ["nodes[].minimum"]),
+        (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", ["horovodrun"]),
+        (["t"], "  framework: mpi", "train.command", ["train.framework"]),
     ],
 )
 def test_line_of_horovodrun_that_cannot_be_taken_is_refused(
-    command: list[str], rest: str, path: str, says: str
+    command: list[str], rest: str, path: str, values: list[str]
 ) -> None:
     error = refused(GOOD.replace("[python, train.py]", json.dumps(["horovodrun", *command])) + rest)
     assert error.path == path
-    assert says in str(error)
+    assert [value for value in values if value not in str(error)] == []
 
 
 @pytest.mark.parametrize("rest", ["", "launch: {mode: direct}", "launch: {mode: mpirun}"])

