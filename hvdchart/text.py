@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from hvd_pods.shared.untrusted import printable
 
+# What a command that watches code says after an error, which the next save may fix.
+NEXT_CHANGE = "waiting for the next change"
 # Sequences that control a terminal: a title or a link, colours and cursor moves, and other control
 # characters.
 _ESCAPES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]")

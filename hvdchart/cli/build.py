@@ -9,6 +9,7 @@ import typer
 from hvdchart.cli.options import Engine, LoadWith, split_words
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import FileError, HvdchartError, ImageError
+from hvdchart.text import NEXT_CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -83,7 +84,7 @@ def build(
             once()
         except HvdchartError as error:
             # The next save may fix the error.
-            say(f"{error}; waiting for the next change")
+            say(f"{error}; {NEXT_CHANGE}")
 
 
 def with_own_image(

@@ -15,6 +15,7 @@ from hvdchart.cli.option_groups import takes_groups
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError
 from hvdchart.spec.run_options import ScriptRun
+from hvdchart.text import NEXT_CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -101,7 +102,7 @@ def dev(
     with closing(session):
         for change in code_changes(watched.code, say):
             if isinstance(change, FileError):
-                say(f"{change}; waiting for the next change")
+                say(f"{change}; {NEXT_CHANGE}")
             else:
                 session.run(change)
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 
 from hvdchart.interrupts import ENDS
 
+# What is printed at the first Ctrl-C during a change.
+WAITING = "hvdchart: waiting for Helm to end; Ctrl-C again stops it"
 # Seconds that Helm has to end after an interrupt, and again after each signal sent to it.
 _GRACE = 10.0
 # Seconds between two checks for an interrupt: Python may handle one only when the wait returns.
@@ -113,7 +115,7 @@ def _end(process: subprocess.Popen[bytes], sent: signal.Signals | None) -> None:
     """Send a signal to Helm; without a signal, print that hvdchart waits for its change."""
     with suppress(OSError, ValueError):
         if sent is None:
-            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
+            print(WAITING, file=sys.stderr)
         elif os.getpgid(process.pid) == process.pid:
             # Send it to the process group: Helm may have started a plugin for credentials.
             os.killpg(process.pid, sent)

@@ -16,6 +16,7 @@ from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import newest_run
 from hvdchart.run.state.view import RunView
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.text import NEXT_CHANGE
 from hvdchart.values.check_values import checked_values
 
 
@@ -87,7 +88,7 @@ class DevSession:
             if is_first:
                 raise
             self._log.mute(set())
-            self._report(f"{error}; waiting for the next change")
+            self._report(f"{error}; {NEXT_CHANGE}")
             return
         self._log.show(plan.spec.name)
 

@@ -14,6 +14,8 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvdchart.chart_files import chart_dir
+from hvdchart.run.helm_process import WAITING
+from hvdchart.text import NEXT_CHANGE
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
@@ -175,7 +177,7 @@ def test_a_change_that_is_no_python_any_more_is_not_deployed(start: Callable[...
     dev.wait_for_deployed(1)
     dev.wait_for_log()
     dev.save("for i in range(3:")
-    dev.wait_for_error_line("waiting for the next change")
+    dev.wait_for_error_line(NEXT_CHANGE)
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
 
@@ -199,7 +201,7 @@ def test_a_script_has_the_options_and_arguments_of_run(start: Callable[..., Dev]
     assert first["worker"]["number"] == 3
     dev.wait_for_log()
     dev.save("x = = 1")
-    dev.wait_for_error_line("train.py:1: invalid syntax: x = = 1; waiting for the next change")
+    dev.wait_for_error_line(f"train.py:1: invalid syntax: x = = 1; {NEXT_CHANGE}")
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
 
@@ -229,7 +231,7 @@ def test_dev_interrupted_while_helm_works_leaves_nothing(
         dev = start()
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
         dev.interrupt()
-        dev.wait_for_error_line("waiting for Helm to end; Ctrl-C again stops it")
+        dev.wait_for_error_line(WAITING)
         dev.interrupt()
         assert dev.process.wait(30) == 128 + signal.SIGINT
     assert helm.commands()[-1] == "uninstall"

@@ -15,6 +15,7 @@ from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import is_alive
 from hvdchart.errors import HelmError
 from hvdchart.run.helm import Helm, upgrade
+from hvdchart.run.helm_process import WAITING
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
@@ -59,9 +60,6 @@ def interrupted(folder: Path, words: list[str]) -> str:
     return errors
 
 
-WAITING = "waiting for Helm to end; Ctrl-C again stops it\n"
-
-
 @pytest.mark.slow
 def test_interrupt_lets_helm_complete_a_change(fake_cluster: FakeCluster, tmp_path: Path) -> None:
     """Half of an upgrade leaves objects that no revision of the release has."""
@@ -87,7 +85,7 @@ def test_second_interrupt_ends_helm_and_what_it_has_started(
         plugin = int((tmp_path / "started").read_text())
         running.send_signal(signal.SIGINT)
         assert running.stderr is not None
-        assert "Ctrl-C again" in running.stderr.readline()
+        assert running.stderr.readline() == f"{WAITING}\n"
         running.send_signal(signal.SIGINT)
         assert running.wait(8) == 130
     wait_until(lambda: not is_alive(plugin), 5, "the plugin ends")
