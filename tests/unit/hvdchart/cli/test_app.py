@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -115,12 +117,12 @@ def test_dash_is_standard_output(
 def test_render_explains_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--explain")
     assert (done.code, done.output) == (0, GOLDEN.read_text())
-    assert "one rank per socket" in " ".join(done.errors.split())
+    assert "worker.slots" in done.errors
 
 
 def test_render_warns_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--set", "volumes.output={pvc: a}")
-    assert "must be ReadWriteMany" in done.errors
+    assert "ReadWriteMany" in done.errors
     assert "ReadWriteMany" not in done.output
 
 
@@ -146,61 +148,61 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "names"),
     [
-        (["render", "none.yaml"], 5, "none.yaml: cannot read the file: No such file"),
-        (["render", "values"], 5, "cannot read the file"),
-        (["render", "/dev/zero"], 3, "too long"),
-        (["render", SPEC, "--set", "nodes.0.count=0"], 3, "expected a whole number"),
-        (["render", SPEC, "-w", "/proc/none/x"], 5, "/proc/none/x: cannot write"),
-        (["render", SPEC, "--code", "none.py"], 5, "none.py: cannot read the code: "),
-        (["render"], 2, "no spec"),
-        (["render", SPEC, "--check"], 2, "--check needs --write"),
-        (["plan", SPEC, "-o", "xml"], 2, "'xml' is not one of 'text', 'json', 'yaml'"),
-        (["bench", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
-        (["migrate"], 2, "Missing argument 'FILE'"),
-        (["migrate", "values"], 5, "values: cannot read the file: Is a directory"),
-        (["bench", SPEC, "--workers", "1,,2"], 2, "must be whole numbers, separated by commas"),
-        (["wait", "hvd", "--timeout", "5 m"], 2, "is not a duration such as 90s, 5m, 2h or 1d"),
-        (["image", "check", "i", "--mode", "x"], 2, "must be one of mpirun, direct"),
-        (["dev", "-"], 2, "for a spec on standard input, also --code"),
-        (["dev", "projct/run.spec.yaml"], 5, "projct/run.spec.yaml: no such file or folder"),
-        (["rendr"], 2, "No such command 'rendr'. Did you mean 'render'"),
-        (["submit", "train.py"], 2, "No such command 'submit'. Did you mean 'run'?"),
-        (["rm", "hvd"], 2, "No such command 'rm'. Did you mean 'undeploy'?"),
-        (["ps"], 2, "No such command 'ps'. Did you mean 'list'?"),
-        (["status", "-n", "A B"], 2, "got 'A B'; expected a name of a-z, 0-9 and -"),
-        (["list", "-n", 64 * "a"], 2, "of at most 63 characters"),
-        (["render", SPEC, "--manifests", "-n", "a.b"], 2, "got 'a.b'; expected a name"),
-        (["stop"], 2, "Missing argument 'NAME'. `hvdchart list` shows"),
-        (["undeploy"], 2, "Missing argument 'NAME...'. `hvdchart list` shows"),
+        (["render", "none.yaml"], 5, ["none.yaml", os.strerror(errno.ENOENT)]),
+        (["render", "values"], 5, ["values/run.spec.yaml"]),
+        (["render", "/dev/zero"], 3, ["/dev/zero", " 131072 "]),
+        (["render", SPEC, "--set", "nodes.0.count=0"], 3, ["nodes.0.count=0", "got 0"]),
+        (["render", SPEC, "-w", "/proc/none/x"], 5, ["/proc/none/x"]),
+        (["render", SPEC, "--code", "none.py"], 5, ["none.py", os.strerror(errno.ENOENT)]),
+        (["render"], 2, ["no spec"]),
+        (["render", SPEC, "--check"], 2, ["--check", "--write"]),
+        (["plan", SPEC, "-o", "xml"], 2, ["'xml'", "'text', 'json', 'yaml'"]),
+        (["bench", SPEC, "--command", "a 'b"], 2, ["--command"]),
+        (["migrate"], 2, ["'FILE'"]),
+        (["migrate", "values"], 5, ["values", os.strerror(errno.EISDIR)]),
+        (["bench", SPEC, "--workers", "1,,2"], 2, ["--workers"]),
+        (["wait", "hvd", "--timeout", "5 m"], 2, ["'5 m'", " 5m"]),
+        (["image", "check", "i", "--mode", "x"], 2, ["--mode", "mpirun, direct"]),
+        (["dev", "-"], 2, ["--code"]),
+        (["dev", "projct/run.spec.yaml"], 5, ["projct/run.spec.yaml"]),
+        (["rendr"], 2, ["'rendr'", "'render'"]),
+        (["submit", "train.py"], 2, ["'submit'", "'run'"]),
+        (["rm", "hvd"], 2, ["'rm'", "'undeploy'"]),
+        (["ps"], 2, ["'ps'", "'list'"]),
+        (["status", "-n", "A B"], 2, ["'A B'"]),
+        (["list", "-n", 64 * "a"], 2, [64 * "a", " 63 "]),
+        (["render", SPEC, "--manifests", "-n", "a.b"], 2, ["'a.b'"]),
+        (["stop"], 2, ["'NAME'", "`hvdchart list`"]),
+        (["undeploy"], 2, ["'NAME...'", "`hvdchart list`"]),
         (
             ["plan", "train.py", "--workers", "four"],
             2,
-            "got 'four'; expected a whole number from 1",
+            ["--workers", "'four'"],
         ),
-        (["plan", "train.py", "--gpus", "65"], 2, "got 65; expected a whole number from 0 to 64"),
-        (["logs", "hvd", "--tail", "-1"], 2, "got -1; expected a whole number of at least 0"),
-        (["cancel", "hvd"], 2, "No such command 'cancel'. Did you mean 'stop'?"),
+        (["plan", "train.py", "--gpus", "65"], 2, ["--gpus", "65", "from 0 to 64"]),
+        (["logs", "hvd", "--tail", "-1"], 2, ["--tail", "-1"]),
+        (["cancel", "hvd"], 2, ["'cancel'", "'stop'"]),
         (
             ["exec", "hvd", "3", "nvidia-smi", "-l", "1", "-nteam"],
             2,
-            "No such option: -l. Options of the command in the pod go after --: hvdchart exec hvd "
-            "3 -nteam -- nvidia-smi -l 1",
+            ["hvdchart exec hvd 3 -nteam -- nvidia-smi -l 1"],
         ),
         (
             ["deploy", SPEC, "--set", "values.worker.resources.limits.cpu=abc"],
             3,
-            'got "abc"; expected a quantity such as 4 or 500m',
+            ["values.worker.resources.limits.cpu", '"abc"', "500m"],
         ),
     ],
 )
 def test_failure_exits_with_its_code_and_one_message(
-    hvdchart: Command, arguments: list[str | Path], code: int, says: str
+    hvdchart: Command, arguments: list[str | Path], code: int, names: list[str]
 ) -> None:
     done = hvdchart(*arguments)
     assert (done.code, done.output) == (code, "")
-    assert says in " ".join(done.errors.split())
+    said = " ".join(done.errors.split())
+    assert [name for name in names if name not in said] == []
     assert "Traceback" not in done.errors
 
 

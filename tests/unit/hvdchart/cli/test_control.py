@@ -72,33 +72,38 @@ def test_wait_reports_why_the_run_has_failed(hvdchart: Command, running: FakeClu
             ["stop"],
             VALUES,
             {"master": {"args": ["a"], "suspend": True}},
-            "run hvd stopped; start it again: hvdchart restart hvd -n team\n",
+            "hvdchart restart hvd -n team\n",
         ),
         # Restarting ends a stop, too; Helm prints null for a release without values.
         (
             ["restart"],
             {"master": {"suspend": True}},
             {"master": {"suspend": False, "generation": 2}},
-            "run hvd starts again (`master.generation=2`)\n",
+            "`master.generation=2`",
         ),
         (
             ["restart"],
             {"master": {"generation": 7}},
             {"master": {"suspend": False, "generation": 8}},
-            "(`master.generation=8`)\n",
+            "`master.generation=8`",
         ),
-        (["restart"], None, {"master": {"suspend": False, "generation": 2}}, "generation=2`)\n"),
+        (
+            ["restart"],
+            None,
+            {"master": {"suspend": False, "generation": 2}},
+            "`master.generation=2`",
+        ),
         (
             ["scale", "3"],
             VALUES,
             {"worker": {"number": 3, "slots": 4}},
-            "run hvd has 3 workers and starts again; the next deploy",
+            " 3 workers ",
         ),
         (
             ["scale", "3", "--group", "gpu"],
             {"workerGroups": GROUPS},
             {"workerGroups": [GROUPS[0], {"name": "gpu", "number": 3}]},
-            "starts again",
+            " 3 workers ",
         ),
     ],
 )
@@ -129,7 +134,7 @@ def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
         helm.answer(command, errors="Error: release: not found\n", code=1)
     done = hvdchart(words[0], "hvd", *words[1:])
     assert (done.code, upgrades(helm)) == (7, [])
-    assert "Helm knows no release hvd in namespace team, but its run is running" in done.errors
+    assert "release hvd in namespace team" in done.errors
 
 
 @pytest.mark.parametrize("chart", ["parent", "horovod"])
@@ -142,7 +147,7 @@ def test_a_run_of_a_parent_chart_is_not_changed(
     done = hvdchart(words[0], "hvd", *words[1:])
     assert (done.code, upgrades(helm)) == (7, [])
     assert f"hvd is a release of chart {chart} in namespace team" in done.errors
-    assert "below the key of the dependency" in done.errors
+    assert f"the key of the dependency in {chart}" in done.errors
 
 
 def workers_with(env: list[Any], *volumes: Any, **more: Any) -> Any:
@@ -162,8 +167,8 @@ GONE_WITH_POD = {"name": "out", "emptyDir": {}}
 @pytest.mark.parametrize(
     ("workers", "lost"),
     [
-        pytest.param(workers_with([]), "OUTPUT_PATH is not set", id="no path"),
-        pytest.param(workers_with(OUTPUT), "on no volume", id="no volume"),
+        pytest.param(workers_with([]), "OUTPUT_PATH", id="no path"),
+        pytest.param(workers_with(OUTPUT), "/output", id="no volume"),
         pytest.param(workers_with(OUTPUT, GONE_WITH_POD), "emptyDir out", id="emptyDir"),
         pytest.param(workers_with(OUTPUT, CLAIM), "", id="a claim"),
         pytest.param(workers_with([], envFrom=[{}]), "", id="not known"),
@@ -194,13 +199,13 @@ def failed(running: FakeCluster) -> FakeCluster:
     return play(running, FAILED, FAILED_MASTER)
 
 
-STAY = "its workers are still there; to remove them: hvdchart stop hvd -n team\n"
+REMOVES = "hvdchart stop hvd -n team\n"
 
 
 def test_status_reports_how_to_remove_the_workers_of_a_run_that_has_ended(
     hvdchart: Command, failed: FakeCluster
 ) -> None:
-    assert STAY in hvdchart("status", "hvd").output
+    assert REMOVES in hvdchart("status", "hvd").output
 
 
 def test_stop_of_a_run_that_has_ended_removes_its_workers(
@@ -209,7 +214,6 @@ def test_stop_of_a_run_that_has_ended_removes_its_workers(
     """Without Helm: after an upgrade the Job would be suspended, and it has ended."""
     done = hvdchart("stop", "hvd")
     assert (done.code, installed_values(helm)) == (0, None)
-    assert "failed already" in done.output
     (patch,) = [request for request in failed.requests if request.method == "PATCH"]
     assert (patch.path.rpartition("/")[0][-10:], patch.body) == (
         "hvd-worker",
@@ -233,12 +237,12 @@ def test_status_says_nothing_of_workers_that_are_gone(
     hvdchart: Command, failed: FakeCluster
 ) -> None:
     failed.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
-    assert "workers are still there" not in hvdchart("status", "hvd").output
+    assert REMOVES not in hvdchart("status", "hvd").output
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
-    [([], "name one with --group"), (["--group", "tpu"], "'tpu' is none of them")],
+    [([], "--group"), (["--group", "tpu"], "'tpu'")],
 )
 def test_scale_of_one_of_several_groups_needs_its_name(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, more: list[str], why: str
@@ -246,7 +250,8 @@ def test_scale_of_one_of_several_groups_needs_its_name(
     helm.answer("get values", json.dumps({"workerGroups": GROUPS}))
     done = hvdchart("scale", "hvd", "3", *more)
     assert (done.code, installed_values(helm)) == (7, None)
-    assert f"cpu, gpu; {why}" in done.errors
+    assert "cpu, gpu; " in done.errors
+    assert why in done.errors
 
 
 @pytest.mark.parametrize("number", [1, 2])

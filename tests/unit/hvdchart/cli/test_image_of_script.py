@@ -91,7 +91,8 @@ def test_framework_that_a_named_public_image_lacks_is_reported(
     script.write_text(text)
     done = hvdchart("plan", script, "--image", image, "-o", "json")
     assert done.code == 0, done.errors
-    warnings = [each for each in json.loads(done.output)["warnings"] if "is known to have" in each]
+    plain = image.partition(":")[0]
+    warnings = [each for each in json.loads(done.output)["warnings"] if plain in each]
     assert [each.split()[3].rstrip(",") for each in warnings] == ([lacked] if lacked else [])
 
 

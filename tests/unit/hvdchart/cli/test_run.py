@@ -176,7 +176,7 @@ def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
     assert done.code == 0, done.errors
     planned = json.loads(done.output)
     assert (planned["name"], planned["workers"], planned["ranks"]) == ("mine", 3, 6)
-    assert planned["warnings"][0].startswith("`--cpu` and `--memory` are not given: ")
+    assert planned["warnings"][0].startswith("`--cpu` and `--memory` ")
 
 
 @pytest.mark.parametrize("command", ["render", "doctor"])
@@ -238,7 +238,8 @@ def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> No
     train = {"train": {"command": ["python", script.name]}}
     (script.parent / "run.spec.yaml").write_text(json.dumps({**SPEC, **train}))
     done = hvdchart("plan", script.parent, "-o", "json")
-    assert "trains alone" in done.output, done.errors
+    (warning,) = json.loads(done.output)["warnings"]
+    assert "torch" in warning
 
 
 def test_option_of_a_script_is_refused_beside_a_spec(
@@ -247,7 +248,8 @@ def test_option_of_a_script_is_refused_beside_a_spec(
     monkeypatch.setenv("HVDCHART_IMAGE", "team/a:1")
     done = hvdchart("plan", script.parent, "--workers", "3")
     assert done.code == 2
-    assert "--workers is an option of scripts: in a spec, --set sets nodes.0.count" in done.errors
+    assert "--workers " in done.errors
+    assert "--set sets nodes.0.count" in done.errors
 
 
 @pytest.mark.parametrize(("options", "is_reported"), [([], True), (["--cpu", "2"], False)])
@@ -255,8 +257,7 @@ def test_worker_without_cpu_gets_a_warning_of_its_size(
     hvdchart: Command, script: Path, options: list[str], is_reported: bool
 ) -> None:
     done = hvdchart("plan", script, *options)
-    line = "a worker requests 250m CPU, and a rank has 1 thread: --cpu gives more\n"
-    assert (line in done.errors) is is_reported
+    assert ("250m CPU" in done.errors) is is_reported
 
 
 def test_deploy_of_a_script_names_the_command_that_runs_it(hvdchart: Command, script: Path) -> None:
@@ -271,7 +272,8 @@ def test_status_of_a_script_names_options_in_place_of_values(
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}
     play(fake_cluster, made, pod("hvd-master-1a2b3c4d-x", "master", waiting))
     done = hvdchart("status", "hvd")
-    assert "what to do: check `--image`, `--set image.pullSecrets` and that" in done.output
+    (remedy,) = [line for line in done.output.splitlines() if line.startswith("what to do: ")]
+    assert "`--image`, `--set image.pullSecrets`" in remedy
 
 
 def test_command_of_mode_custom_may_have_variables_of_launchers(
@@ -296,10 +298,7 @@ def test_an_active_run_is_not_replaced_by_a_script_of_its_name(
     play(fake_cluster, job(), MASTER)
     done = hvdchart("run", namesake, "--detach")
     assert (done.code, upgrades(helm)) == (7, [])
-    assert done.errors.endswith(
-        "run hvd in namespace team is running: --name hvd replaces it, any other --name starts "
-        "another run beside it\n"
-    )
+    assert "run hvd in namespace team is running: --name hvd " in done.errors
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_list_of_a_namespace_that_there_is_not_fails(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     done = hvdchart("list")
-    assert (done.code, "there is no namespace team" in done.errors) == (7, True)
+    assert (done.code, "namespace team" in done.errors) == (7, True)
 
 
 def test_list_has_the_age_the_duration_and_the_progress(
@@ -87,7 +87,7 @@ def test_all_namespaces_are_those_that_one_may_read(
     fake_cluster.fail("GET", "core/namespaces", faults.status(403))
     done = hvdchart("list", "--all-namespaces")
     assert (done.code, "team" in done.output) == (0, True), done.errors
-    assert "you may not list" in done.errors
+    assert "all namespaces" in done.errors
 
 
 def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster) -> None:
@@ -165,7 +165,7 @@ def test_without_a_name_and_a_run_no_run_is_reported(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     done = hvdchart("watch")
-    assert (done.code, "no run in namespace team" in done.errors) == (7, True)
+    assert (done.code, "namespace team" in done.errors) == (7, True)
 
 
 def test_status_is_data_as_json(hvdchart: Command, finished: FakeCluster) -> None:
@@ -256,7 +256,7 @@ def test_raw_logs_name_their_pods_and_leave_out_nothing(
     running.log(f"{JOB}-x", "[1]<stdout>:one", "oneDNN custom operations are on", end=True)
     done = hvdchart("logs", "hvd", "--no-follow", "--master")
     assert done.output.endswith("\n[1] one\n")
-    assert "--raw shows them" in done.errors
+    assert "--raw" in done.errors
     raw = hvdchart("logs", "hvd", "--no-follow", "--master", "--raw")
     lines = raw.output.splitlines()
     assert lines[-2:] == [
@@ -275,14 +275,14 @@ def test_logs_of_a_rank_are_read_from_the_masters(hvdchart: Command, running: Fa
 
 def test_logs_of_a_rank_need_an_option_of_mpirun(hvdchart: Command, running: FakeCluster) -> None:
     running.put("jobs", job())
-    assert "does not say which rank" in hvdchart("logs", "hvd", "--rank", "1").errors
+    assert "HVD_TAG_OUTPUT" in hvdchart("logs", "hvd", "--rank", "1").errors
 
 
 def test_logs_of_an_unknown_rank_are_refused(hvdchart: Command, running: FakeCluster) -> None:
     running.put("jobs", job(options=["--tag-output"]))
     errors = hvdchart("logs", "hvd", "--rank", "2").errors
-    assert "no rank 2" in errors
-    assert "from 0 to 1" in errors
+    assert "rank 2" in errors
+    assert "0 to 1" in errors
 
 
 @pytest.mark.parametrize("more", [["--no-follow"], []], ids=["read", "followed"])
@@ -337,7 +337,7 @@ def test_events_says_that_there_are_none(hvdchart: Command, fake_cluster: FakeCl
     play(fake_cluster, DONE, ENDED_MASTER)
     done = hvdchart("events", "hvd")
     assert (done.code, done.output) == (0, "")
-    assert done.errors.startswith("no events about hvd in namespace team; ")
+    assert done.errors.startswith("no events about hvd in namespace team")
 
 
 def test_events_of_a_run_that_there_is_not_fail(
