@@ -16,6 +16,9 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.render import dump
 
+# What the head of a spec with groups of both kinds says.
+MIXED = "GPU and CPU nodes: a run uses one kind, so delete the groups of the other"
+
 
 def spec_text(
     nodes: Sequence[NodeFacts],
@@ -36,7 +39,7 @@ def spec_text(
     if are_pods_known:
         notes += describe_room(discovery, _plan(discovery, name))
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
-        notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
+        notes.append(MIXED)
     # Keep text from nodes on one line: a condition's message could otherwise add keys to the spec.
     comments = {path: Reason(one_line(text), "") for path, text in discovery.comments().items()}
     head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]

@@ -162,7 +162,7 @@ def test_link_to_what_the_code_does_not_have_is_refused(tmp_path: Path, target: 
     write(tmp_path, {"outside/key": "", "code/.env": "", "code/inner/.git/config": ""})
     place = {"outside/key": "../outside/key"}.get(target, target)
     (tmp_path / "code" / "loop").symlink_to(place)
-    with pytest.raises(FileError, match=r"code/loop: (is a link to .*hvdignore|cannot read)"):
+    with pytest.raises(FileError, match="code/loop: "):
         pack_code(tmp_path / "code")
 
 
@@ -176,7 +176,7 @@ def test_script_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> N
     write(tmp_path, {"key": "secret", "code/other.py": "other"})
     script = tmp_path / "code" / "train.py"
     script.symlink_to("../key")
-    with pytest.raises(FileError, match=r"train\.py: is a link to .*/key, .* name that file"):
+    with pytest.raises(FileError, match=r"train\.py: .*/key\b"):
         pack_code(script)
 
 
@@ -189,14 +189,14 @@ def test_script_may_be_a_link_within_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [".", "pipe"])
 def test_pipe_is_refused_and_not_waited_for(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileError, match=r"pipe: is (neither|no regular file)"):
+    with pytest.raises(FileError, match=r"\bpipe: "):
         pack_code(tmp_path / path)
 
 
 def test_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     """It may have come there after the files were listed."""
     (tmp_path / "train.py").symlink_to("/etc/hostname")
-    with pytest.raises(FileError, match=r"train\.py: cannot read the code"):
+    with pytest.raises(FileError, match=r"train\.py: .*symbolic"):
         pack_files(tmp_path, {"train.py": tmp_path / "train.py"})
 
 
@@ -208,7 +208,7 @@ def test_file_that_is_larger_than_any_code_is_refused_unread(tmp_path: Path, pat
         with (tmp_path / name).open("wb") as file:
             file.truncate(1 << 42)
     (tmp_path / "program").chmod(0o755)
-    with pytest.raises(FileError, match=r"has more than .* the largest are"):
+    with pytest.raises(FileError, match=r"\b(data\.bin|program) .*kB"):
         pack_code(tmp_path / path)
 
 
@@ -227,18 +227,18 @@ def link_to_folder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "spoil", "message"),
     [
-        ("train.py", lambda at: (at / "train.py").write_text("#" * (MOST + 1)), "has more than"),
+        ("train.py", lambda at: (at / "train.py").write_text("#" * (MOST + 1)), r"train\.py .* kB"),
         (
             ".",
             lambda at: (at / "x.bin").write_bytes(os.urandom(2 * MOST)),
-            rf"has more than .* of {KB} kB; .*x\.bin \({KB} kB\).*hvdignore",
+            rf"{KB} kB; .*x\.bin \({KB} kB\).*hvdignore",
         ),
-        (".", link_to_folder, "data: is a link to .*elsewhere, which is not one of the files"),
-        (".", lambda at: write(at, {".gitignore": "*\n"}), "has no file that is not ignored"),
+        (".", link_to_folder, "data: .*elsewhere"),
+        (".", lambda at: write(at, {".gitignore": "*\n"}), "project: "),
         (
             ".",
             lambda at: write(at, {"model/.gitignore": "*.h5\n\n!\n"}),
-            r"/model/\.gitignore:3: '!' is not a pattern",
+            r"/model/\.gitignore:3: '!'",
         ),
     ],
 )

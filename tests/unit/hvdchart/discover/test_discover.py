@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvdchart.discover.nodes import read_nodes
-from hvdchart.discover.spec_text import spec_text
+from hvdchart.discover.spec_text import MIXED, spec_text
 from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI
@@ -45,17 +46,17 @@ def test_dgx_nodes_become_a_group(of_dgx: Discovered) -> None:
     assert (toleration.taint, toleration.operator) == ("nvidia.com/gpu", "Exists")
     # One device of many.
     assert group.rdma == Rdma("rdma/hca_shared_devices_a", 1)
-    assert "the node offers 63;" in text
-    assert "80 GiB each" in text
+    assert " 63;" in text
+    assert "80 GiB" in text
     assert "several NUMA nodes" in text
-    assert "GPU and CPU nodes" not in text
+    assert MIXED not in text
 
 
 def test_label_that_is_on_other_nodes_too_does_not_select(of_dgx: Discovered) -> None:
     """It is on the cordoned node."""
     text, spec = of_dgx
     assert spec.nodes[0].node_selector == {}
-    assert "no label is unique to these nodes" in text
+    assert "add nodeSelector" in text
 
 
 def test_reserve_has_the_kubelet_daemon_sets_and_the_master(of_dgx: Discovered) -> None:
@@ -107,7 +108,7 @@ def test_different_nodes_become_different_groups(of_many: Discovered) -> None:
     slices = groups["mig-1g-5gb"]
     assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
     assert "not used: nvidia.com/mig-2g.10gb\n" in text
-    assert "GPU and CPU nodes" in text
+    assert f"# {MIXED}\n" in text
 
 
 def test_group_has_what_all_its_nodes_have(of_many: Discovered) -> None:
@@ -192,7 +193,7 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
     spec = parse_spec(text)
     group = spec.nodes[0]
     assert (group.sockets, group.numa_per_socket) == (sockets, numa)
-    assert ("NUMA nodes: one rank each" in text) == (numa is not None)
+    assert (" NUMA nodes: " in text) == (numa is not None)
     assert make_plan(spec).groups[0].slots == sockets * (numa or 1)
 
 
@@ -206,19 +207,19 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
             {"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
             "tainted node.kubernetes.io/disk-pressure",
         ),
-        ({"labels": {"kubernetes.io/os": "windows"}}, "runs windows, and the images are for Linux"),
+        ({"labels": {"kubernetes.io/os": "windows"}}, "runs windows, .*"),
         ({"labels": {"type": "virtual-kubelet"}}, "virtual"),
         ({"taints": [{"key": "virtual-kubelet.io/provider", "effect": "NoSchedule"}]}, "virtual"),
         ({"labels": {"eks.amazonaws.com/compute-type": "fargate"}}, "virtual"),
-        ({"devices": {"habana.ai/gaudi": "8"}}, "has habana.ai/gaudi, which Horovod does not .*"),
+        ({"devices": {"habana.ai/gaudi": "8"}}, "has habana.ai/gaudi, .*"),
         ({"devices": {"aws.amazon.com/neuroncore": "2"}}, "has aws.amazon.com/neuroncore, .*"),
-        ({"cpus": "10k"}, "has 10000 cores in a socket, and a spec takes at most 1024"),
+        ({"cpus": "10k"}, "has 10000 cores .* 1024"),
     ],
 )
 def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], reason: str) -> None:
     machine = node("n", change.get("cpus", "4"), "8Gi", **change)
     machine["status"]["conditions"] = change.get("conditions", machine["status"]["conditions"])
-    with pytest.raises(ClusterError, match=f"(?s)no node can be used.*{reason}$"):
+    with pytest.raises(ClusterError, match=f"(?s)node n: .*{reason}$"):
         discovered([machine])
 
 
@@ -313,9 +314,9 @@ def test_head_names_the_free_nodes_and_what_others_lack() -> None:
         pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed"),
     ]
     text, _ = discovered(FOUR_AND_ONE, busy)
-    assert "2 of 4 nodes are free, 16 ranks (d0: 4 nvidia.com/gpu free" in text
-    assert "d1: 55500m cpu free, 255 needed" in text
-    assert "1 of 1 nodes are free" in text
+    assert re.search(r"\b2 of 4 nodes .*\b16 ranks \(d0: 4 nvidia\.com/gpu ", text)
+    assert re.search(r"\bd1: 55500m cpu .*\b255\b", text)
+    assert "1 of 1 nodes" in text
 
 
 pytestmark = pytest.mark.timeout(120)
@@ -369,9 +370,8 @@ def test_discover_continues_without_the_right_to_read_pods(
     busy_node.refusals["pods list"] = (403, "forbidden")
     done = hvdchart("discover")
     assert done.code == 0
-    assert "you are not allowed to (forbidden)" in done.errors
-    assert done.errors.endswith("; continuing without the pods\n")
-    assert "requests of DaemonSets are estimated" in done.output
+    assert "(forbidden)" in done.errors
+    assert "DaemonSets" in done.output
     # Each key has a line, with its comment: not all programs read a comment inside of {}.
     assert [line.split()[0] for line in done.output.splitlines() if "coresPerSocket" in line] == [
         "coresPerSocket:"
