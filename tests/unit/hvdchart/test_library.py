@@ -55,10 +55,10 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
     ("changes", "path", "says"),
     [
         ({"nodes": [NodeGroup("a", 0, cores_per_socket=1)]}, "nodes[0].count", "got 0"),
-        ({"train": wrong(Train, command="a b")}, "train.command", "expected a list"),
+        ({"train": wrong(Train, command="a b")}, "train.command", "'a b'"),
         ({"train": Train(("a\0",))}, "train.command[0]", "control character"),
         ({"tuning": wrong(Tuning, cpu=0.5)}, "tuning.cpu", "got '0.5m'"),
-        ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "the chart has"),
+        ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "'tmp'"),
         ({"values": {"worker": {"env": [b"a"]}}}, "values.worker.env[0]", "got b'a'"),
         ({"values": {"a": {"b": date(2026, 1, 2)}}}, "values.a.b", "got datetime.date(2026, 1, 2)"),
         ({"values": {"a": float("nan")}}, "values.a", "got nan"),

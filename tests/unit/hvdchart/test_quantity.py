@@ -22,7 +22,7 @@ from hvdchart.quantity import (
     ("read", "text", "why"),
     [
         *(
-            (parse_quantity, text, "is not a Kubernetes quantity")
+            (parse_quantity, text, "quantity")
             for text in (
                 "",
                 "-1",
@@ -39,8 +39,8 @@ from hvdchart.quantity import (
                 "1\n",
             )
         ),
-        *((memory_bytes, text, "fraction of a byte") for text in ("128m", "128u", "128n")),
-        *((cpu_millis, text, "whole number of thousandths") for text in ("0.0001", "1.5m", "1u")),
+        *((memory_bytes, text, "byte") for text in ("128m", "128u", "128n")),
+        *((cpu_millis, text, "thousandths") for text in ("0.0001", "1.5m", "1u")),
     ],
 )
 def test_other_texts_are_refused(read: Callable[[str], object], text: str, why: str) -> None:

@@ -267,10 +267,10 @@ def return_what_only_ranks_have() -> object:
     [
         (unloadable, RunFailedError, "ManyArgumentsError: unlike 3"),
         (leave, RunFailedError, "SystemExit: enough"),
-        (end_hard, RunFailedError, "has ended without a result"),
-        (end_in_silence, RunFailedError, "rank 0 has ended without a result"),
-        (return_a_lock, CallError, "cannot be pickled.*return plain data"),
-        (return_what_only_ranks_have, CallError, "result of rank 0 cannot be read here"),
+        (end_hard, RunFailedError, "rank [01] "),
+        (end_in_silence, RunFailedError, "rank 0 "),
+        (return_a_lock, CallError, "lock"),
+        (return_what_only_ranks_have, CallError, "rank 0 .*not here"),
     ],
 )
 def test_a_rank_that_gives_no_result_fails_this_call_alone(
@@ -286,12 +286,12 @@ def test_module_that_the_image_lacks_is_named_with_the_way_out(connection: Conne
         def __reduce__(self) -> Any:
             return __import__, ("no_such_module",)
 
-    with pytest.raises(CallError, match=r"No module named 'no_such_module'.*code="):
+    with pytest.raises(CallError, match=r"'no_such_module'.*code="):
         call(connection, give_back, Foreign())
 
 
 def test_function_that_does_not_return_in_time_is_ended(pod: Pod, tmp_path: Path) -> None:
-    with closing(pod.connect()) as connection, pytest.raises(TimeLimitError, match="within 10 s"):
+    with closing(pod.connect()) as connection, pytest.raises(TimeLimitError, match=" 10 s"):
         call(connection, write_pid_and_wait, str(tmp_path), seconds=10)
     assert_ended(tmp_path)
 
@@ -333,7 +333,7 @@ def test_rank_that_the_kernel_kills_for_memory_is_reported_with_the_way_out(tmp_
     pod = Pod(tmp_path)
     process = pod.start(start=(sys.executable, "-c", SHORT_OF_MEMORY))
     with closing(pod.connect()) as connection:
-        reason = r"rank [01]: out of memory: it used 3\.0 of 3\.0 GiB; raise `memory=.* to 6Gi"
+        reason = r"rank [01]: .* 3\.0 of 3\.0 GiB.*`memory=.* 6Gi"
         with pytest.raises(RunFailedError, match=reason):
             call(connection, use_much)
         assert call(connection, own_rank)[0] == [0, 1]
@@ -372,25 +372,25 @@ def test_server_fails_when_its_caller_misses_a_worker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "says"),
     [
-        (threading.Lock(), "cannot be pickled.*inside of the function"),
-        (bytes(wire.LARGEST_CALL), "64.0 MiB pickled.*at most 64 MiB.*onto a volume"),
+        (threading.Lock(), "lock"),
+        (bytes(wire.LARGEST_CALL), "64.0 MiB .* 64 MiB"),
     ],
 )
 def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> None:
-    with pytest.raises(CallError, match=f"(?s)give_back and its arguments.*{says}"):
+    with pytest.raises(CallError, match=f"(?s)give_back.*{says}"):
         pack(give_back, [argument], {})
 
 
 @pytest.mark.parametrize(
     ("function", "args", "kwargs", "says"),
     [
-        (3, [], {}, "^3 is no function"),
-        ("own_rank", [], {}, "^'own_rank' is no function"),
-        (own_rank, 2.0, {}, "^args: got 2.0; expected a list"),
+        (3, [], {}, "^3 "),
+        ("own_rank", [], {}, "^'own_rank' "),
+        (own_rank, 2.0, {}, "^args: got 2.0"),
         (own_rank, "ab", {}, "^args: got 'ab'"),
         (own_rank, [], [1], "^kwargs: got"),
-        (own_rank, [3], {}, "does not take these arguments: too many"),
-        (give_back, [], {"values": 3}, "does not take these arguments: missing"),
+        (own_rank, [3], {}, "own_rank .*: too many"),
+        (give_back, [], {"values": 3}, "give_back .*: missing"),
     ],
 )
 def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says: str) -> None:
@@ -405,14 +405,14 @@ PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
 @pytest.mark.parametrize(
     ("frames", "error", "says"),
     [
-        ([HELLO._replace(data=b'{"python": [3, 99]}')], CallError, r"image has Python 3\.99, and"),
-        ([], ClusterError, "nothing has come from the pods for 0.5 s"),
-        ([HELLO], ClusterError, "nothing has come from the pods for 0.5 s"),
+        ([HELLO._replace(data=b'{"python": [3, 99]}')], CallError, r"Python 3\.99"),
+        ([], ClusterError, " 0.5 s"),
+        ([HELLO], ClusterError, " 0.5 s"),
         # The ranks have ended while a result was on its way.
         (
             [HELLO, PART, wire.Frame(wire.END, 0, b'{"code": 137}')],
             RunFailedError,
-            "exit code 137, without the result of rank 0, 1",
+            "137, .* rank 0, 1",
         ),
     ],
 )
@@ -473,5 +473,5 @@ def test_only_a_caller_that_says_nothing_counts_as_gone(
 
 
 def test_server_that_cannot_be_reached_is_reported_with_the_reason() -> None:
-    with pytest.raises(ClusterError, match=r"has ended: pods .* is forbidden"):
+    with pytest.raises(ClusterError, match=r"pods \"m\" is forbidden"):
         Connection([sys.executable, "-c", "import sys; sys.exit('pods \"m\" is forbidden')"])

@@ -131,7 +131,7 @@ def test_certificate_in_the_kubeconfig_is_preferred_to_files(
 
 
 def test_without_a_kubeconfig_there_is_no_cluster(kubeconfig_file: Path) -> None:
-    with pytest.raises(ClusterError, match=r"no cluster: .*; set KUBECONFIG to a kubeconfig file"):
+    with pytest.raises(ClusterError, match=r"\bKUBECONFIG\b"):
         Cluster.connect()
 
 
@@ -158,7 +158,7 @@ def complete_account(api: SecureApi, account: Path) -> Path:
 
 
 def test_pod_with_an_incomplete_service_account_says_what_is_missing(account: Path) -> None:
-    with pytest.raises(ClusterError, match=r"pod's service account cannot be used: .*namespace"):
+    with pytest.raises(ClusterError, match=str(account / "namespace")):
         Cluster.connect()
 
 
@@ -184,7 +184,7 @@ UNKNOWN = {"certificate-authority-data": ""}
 
 @pytest.mark.slow
 def test_server_of_an_unknown_authority_is_refused(api: SecureApi, kubeconfig_file: Path) -> None:
-    with pytest.raises(ClusterError, match=r"does not answer: .*certificate verify failed"):
+    with pytest.raises(ClusterError, match=r"certificate verify failed"):
         ask(api, kubeconfig_file, {}, **UNKNOWN)
     assert api.callers == []
 
@@ -297,7 +297,7 @@ def test_expired_token_is_asked_for_again_and_the_new_one_kept(
 def test_token_that_is_not_accepted_is_sent_once(api: SecureApi, kubeconfig_file: Path) -> None:
     """There is no other one to be had."""
     api.accepted = set()
-    with pytest.raises(ClusterError, match="does not accept your credentials"):
+    with pytest.raises(ClusterError, match="credentials"):
         ask(api, kubeconfig_file, {"token": "abc"})
     assert len(api.callers) == 1
 
@@ -311,33 +311,33 @@ def user(**content: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        ({"current-context": None}, "it has no current-context"),
-        ({"clusters": []}, "the context names the cluster 'c', which is not in the list clusters"),
-        ({"users": []}, "the context names the user 'u', which is not in the list users"),
-        ({"clusters": [{"name": "c", "cluster": {"server": "host"}}]}, "the cluster's server is"),
-        (user(tokenFile="/none"), ".*No such file"),
-        (user(**{"client-key-data": "YW!J"}), "client-key-data is not base64"),
-        (user(**{"auth-provider": {"name": "oidc"}}), "the user has an auth-provider, which hvdch"),
+        ({"current-context": None}, "current-context"),
+        ({"clusters": []}, "cluster 'c'"),
+        ({"users": []}, "user 'u'"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "host"}}]}, "host"),
+        (user(tokenFile="/none"), "/none"),
+        (user(**{"client-key-data": "YW!J"}), "client-key-data"),
+        (user(**{"auth-provider": {"name": "oidc"}}), "auth-provider"),
         (
             user(exec={"command": "none-x", "apiVersion": V1, "installHint": "get it"}),
-            "there is no program 'none-x' for credentials: get it",
+            "'none-x'.*: get it",
         ),
         (
             user(exec={"command": "sh", "apiVersion": V1, "args": ["-c", "echo no >&2; exit 3"]}),
-            "sh ended with exit code 3: no",
+            r"\bsh\b.* 3: no",
         ),
-        (user(exec=echo("text")), "echo printed no ExecCredential with a status"),
-        (user(exec=echo({"apiVersion": "v9", "status": {"token": 1}})), "echo answered with v9"),
-        (user(exec=echo({"apiVersion": V1, "status": {}})), "echo printed neither a token nor"),
+        (user(exec=echo("text")), "echo .*ExecCredential"),
+        (user(exec=echo({"apiVersion": "v9", "status": {"token": 1}})), "echo .*v9"),
+        (user(exec=echo({"apiVersion": V1, "status": {}})), "echo .*token"),
     ],
 )
 def test_wrong_entry_is_named(
-    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
+    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], named: str
 ) -> None:
     write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
-    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
+    with pytest.raises(ClusterError, match=f"{re.escape(str(kubeconfig_file))} .*{named}"):
         Cluster.connect()
 
 
@@ -382,8 +382,8 @@ def test_file_that_is_no_kubeconfig_is_named_in_one_line(
     kubeconfig_file.write_bytes(content)
     done = hvdchart("status", "run")
     assert (done.code, done.output, len(done.errors.splitlines())) == (7, "", 1), done.errors
-    assert f"the kubeconfig {kubeconfig_file} cannot be used: " in done.errors
-    assert done.errors.endswith("correct it, or set KUBECONFIG to another file\n")
+    assert f" {kubeconfig_file} " in done.errors
+    assert " KUBECONFIG " in done.errors
 
 
 @pytest.mark.parametrize(
@@ -406,4 +406,3 @@ def test_messages_have_no_password(kubeconfig_file: Path, spoilt: bytes) -> None
     with pytest.raises(ClusterError) as refused:
         Cluster.connect().nodes()
     assert "31337" not in str(refused.value)
-    assert "cannot be used: " in str(refused.value)

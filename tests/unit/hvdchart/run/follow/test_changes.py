@@ -70,7 +70,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
 
 def test_a_server_that_stays_away_is_an_error(cluster: Cluster, fake_cluster: FakeCluster) -> None:
     fake_cluster.refusals["pods list"] = (503, "starting")
-    with pytest.raises(ClusterError, match="cannot list pods in namespace team: starting"):
+    with pytest.raises(ClusterError, match="pods in namespace team: starting"):
         wait_for_end(cluster, "hvd", pauses=SHORT._replace(retry=0.05))
 
 
@@ -104,7 +104,7 @@ def test_a_refused_request_ends_each_command_that_waits(
 ) -> None:
     for kind in request_kinds:
         fake_cluster.refusals = {kind: (403, "no right")}
-        with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
+        with pytest.raises(ClusterError, match=r"\(no right\)"):
             wait(cluster)
 
 

@@ -81,5 +81,5 @@ def test_proxy_that_cannot_be_used_is_named_without_its_password(place: str) -> 
     proxy = place.replace("://", "://me:t0p@")
     with pytest.raises(ClusterError) as refused:
         proxy_manager("https://api.example", proxy)
-    assert str(refused.value).startswith(f"the proxy {place} cannot be used: ")
+    assert f" {place} " in str(refused.value)
     assert "t0p" not in str(refused.value)
