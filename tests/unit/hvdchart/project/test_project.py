@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,7 +111,7 @@ def test_anchors_stay(spec: Path) -> None:
 
 def test_a_value_that_other_keys_use_is_not_changed(spec: Path) -> None:
     spec.write_text(ANCHORED)
-    with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
+    with pytest.raises(SpecError, match=r"\(\*x\)"):
         set_values(spec, {r"values.podLabels.a\.b": "z"})
     assert spec.read_text() == ANCHORED
 
@@ -118,9 +120,9 @@ def test_a_value_that_other_keys_use_is_not_changed(spec: Path) -> None:
     ("path", "value", "problem"),
     [
         ("nodes.0.count", "many", "nodes"),
-        ("nodes.5.count", 1, "'5' is not an item"),
-        ("name.first", "a", "'first' is below"),
-        ("", 1, "a path such as nodes.0.count"),
+        ("nodes.5.count", 1, "'5'"),
+        ("name.first", "a", "'first'"),
+        ("", 1, r"nodes\.0\.count"),
     ],
 )
 def test_what_has_no_place_or_would_make_the_spec_wrong_is_refused(
@@ -192,14 +194,14 @@ def test_image_of_a_dockerfile_has_the_packages_and_the_run_has_the_code(tmp_pat
 
 def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
-    with pytest.raises(FileError, match="p: exists already; choose another name"):
+    with pytest.raises(FileError, match="/p: "):
         make_project(tmp_path / "p", "p", TEMPLATES["keras"])
     assert list((tmp_path / "p").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_created_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match="cannot create it: Not a directory"):
+    with pytest.raises(FileError, match=os.strerror(errno.ENOTDIR)):
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
 
 
@@ -222,9 +224,8 @@ def test_init_writes_a_project_that_renders(
 
 def test_init_says_what_comes_next(hvdchart: Command, folder: Path, programs: Path) -> None:
     done = hvdchart("init", "mine", "--template", "benchmark")
-    assert "no public registry has this image" in done.errors
-    assert "train.py needs an image with Horovod with TensorFlow; " in done.errors
-    assert "`python -m images build cpu` builds it" in done.errors
+    assert "Horovod with TensorFlow" in done.errors
+    assert "`python -m images build cpu`" in done.errors
     assert "hvdchart deploy" not in done.errors, "its image is not there yet"
     named = hvdchart("init", "other", "--image", "a/b:1")
     assert named.errors.endswith("next: cd other && hvdchart deploy .\n")
@@ -234,7 +235,7 @@ def test_init_without_a_template_needs_a_public_image_alone(
     hvdchart: Command, folder: Path, programs: Path
 ) -> None:
     done = hvdchart("init", "mine")
-    assert "no public registry" not in done.errors
+    assert "python -m images" not in done.errors
     image = load_spec(folder / "run.spec.yaml").image
     assert image is not None
     assert image.repository == "pytorch/pytorch"
@@ -244,5 +245,5 @@ def test_init_of_an_unknown_template_lists_those_that_there_are(hvdchart: Comman
     unknown = hvdchart("init", "other", "--template", "torch")
     assert unknown.code == 2
     shown = " ".join(unknown.errors.replace("│", " ").split())
-    assert "did you mean 'torchrun'?" in shown
+    assert "'torchrun'" in shown
     assert f"benchmark: {TEMPLATES['benchmark'].about}" in shown

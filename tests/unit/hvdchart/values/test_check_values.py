@@ -10,43 +10,39 @@ from tests.support.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "says"),
+    ("text", "place", "names"),
     [
-        ("", "1:1", "image: no image for some pods"),
-        ("{image: {tag: x}}", "5:17", "values.image: no image for some pods"),
-        ("{worker: {image: {repository: a}}}", "1:1", "image: no image for some pods"),
-        ("{workerGroups: [{name: a}], master: {image: {repository: a}}}", "1:1", "no image for"),
+        ("", "1:1", "image"),
+        ("{image: {tag: x}}", "5:17", "values.image"),
+        ("{worker: {image: {repository: a}}}", "1:1", "image"),
+        ("{workerGroups: [{name: a}], master: {image: {repository: a}}}", "1:1", "image"),
         (
             "{worker: {image: {repository: a}}, master: {image: {repository: a}}, "
             "tensorboard: {enabled: true}}",
             "1:1",
-            "no image for",
+            "image",
         ),
-        ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
-        ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
+        ("{worker: {nmber: 2}}", "6:19", "'number'"),
+        ("{wrker: {}}", "6:10", "'worker'"),
         ("{worker: {number: x}}", "6:27", "integer"),
-        (
-            "{master: {resources: {limits: {cpu: abc}}}}",
-            "6:45",
-            'got "abc"; expected a quantity such as 4 or 500m',
-        ),
-        ("{shm: {sizeLimit: abc}}", "6:27", "expected a quantity such as 8Gi"),
-        ("{image: {digest: abc}}", "6:26", "expected digest of the image, such as sha256:"),
-        ("{worker: null}", "6:18", "null is not of type"),
-        ("{fullnameOverride: a.b}", "6:28", "expected prefix of all object names, of a-z"),
-        ("{code: {files: {a/b: x}}}", "6:25", "no key 'a/b' here"),
-        ("{nameOverride: unet}", "6:10", "expected no nameOverride"),
-        ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
+        ("{master: {resources: {limits: {cpu: abc}}}}", "6:45", 'got "abc"'),
+        ("{shm: {sizeLimit: abc}}", "6:27", "8Gi"),
+        ("{image: {digest: abc}}", "6:26", "sha256:"),
+        ("{worker: null}", "6:18", "null"),
+        ("{fullnameOverride: a.b}", "6:28", "a.b"),
+        ("{code: {files: {a/b: x}}}", "6:25", "'a/b'"),
+        ("{nameOverride: unet}", "6:10", "nameOverride"),
+        ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: "),
     ],
 )
 def test_refused_value_is_reported_at_its_place_in_the_spec(
-    text: str, place: str, says: str
+    text: str, place: str, names: str
 ) -> None:
-    head = WITHOUT_IMAGE if "no image" in says else NAMED
+    head = WITHOUT_IMAGE if names.endswith("image") else NAMED
     with pytest.raises(SpecError) as caught:
         checked_values(plan_text(f"{head}{NODE}values: {text or '{}'}\n"))
     assert caught.value.place == f"a.yaml:{place}", str(caught.value)
-    assert says in str(caught.value)
+    assert names in str(caught.value)
     assert str(caught.value).isprintable()
 
 
