@@ -172,25 +172,25 @@ def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
 @pytest.mark.parametrize(
     ("spec", "command", "message"),
     [
-        ({"pytorchReplicaSpecs": {}}, ["a"], "expected a Master, Workers or both"),
+        ({"pytorchReplicaSpecs": {}}, ["a"], "Master, Workers"),
         ({}, ["sh", "-c", "pip install a && torchrun b.py"], "the launcher's line alone"),
         (
             {},
             ["torchrun", "--nnodes", "1:a", "b.py"],
-            "--nnodes is a, and no whole number",
+            "--nnodes is a",
         ),
-        ({}, ["python", "-m", "torch.distributed.launch", "b.py"], "the line of torchrun"),
-        ({}, ["python", "-u", "-m", "torch.distributed.run", "b.py"], "the line of torchrun"),
-        ({}, ["sh", "-c", "cd /a; accelerate launch b.py"], "accelerate starts ranks"),
-        ({}, ["deepspeed", "--num_gpus=4", "b.py"], "deepspeed starts ranks"),
-        ({}, ["python", "b.py", "--url=tcp://$(MASTER_ADDR):1"], "knows $(MASTER_ADDR)"),
-        ({}, ["torchrun", "--node-rank=$(RANK)", "b.py", "$(RANK)"], "knows $(RANK)"),
+        ({}, ["python", "-m", "torch.distributed.launch", "b.py"], "torchrun"),
+        ({}, ["python", "-u", "-m", "torch.distributed.run", "b.py"], "torchrun"),
+        ({}, ["sh", "-c", "cd /a; accelerate launch b.py"], "accelerate "),
+        ({}, ["deepspeed", "--num_gpus=4", "b.py"], "deepspeed "),
+        ({}, ["python", "b.py", "--url=tcp://$(MASTER_ADDR):1"], "$(MASTER_ADDR)"),
+        ({}, ["torchrun", "--node-rank=$(RANK)", "b.py", "$(RANK)"], "$(RANK)"),
         (
             {"elasticPolicy": {"minReplicas": 4}},
             ["torchrun", "b.py"],
-            "the fewest are 4 workers of 1 slots",
+            "4 workers of 1 slots",
         ),
-        ({"nprocPerNode": "many"}, ["torchrun", "b.py"], "expected a number, auto, gpu or cpu"),
+        ({"nprocPerNode": "many"}, ["torchrun", "b.py"], "auto, gpu or cpu"),
     ],
 )
 def test_pytorchjob_that_cannot_be_converted_is_refused(
