@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 from hvd_pods.agent import frames
 from hvd_pods.agent.banner import find_banner_problem, format_banner
-from hvd_pods.agent.keys import REMEDY, Keys
+from hvd_pods.agent.keys import EXPIRED, KEYS_DIFFER, NOT_YET_VALID, OF_OTHER_RELEASE, REMEDY, Keys
 from hvd_pods.agent.start_request import Request
 from hvd_pods.master import agent_connection
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
@@ -87,16 +88,14 @@ def check_keys_problem(worker: ReleaseKeys, master: ReleaseKeys, folder: Path, s
 
 @pytest.mark.promise("worker of another release is refused")
 def test_worker_of_another_release_is_refused(tmp_path: Path, release: ReleaseKeys) -> None:
-    said = f"its certificate is not of this release's authority: {REMEDY}"
-    check_keys_problem(ReleaseKeys(), release, tmp_path, said)
+    check_keys_problem(ReleaseKeys(), release, tmp_path, KEYS_DIFFER)
 
 
 def test_master_of_another_release_cannot_be_a_worker(tmp_path: Path, release: ReleaseKeys) -> None:
     """A master's key, too, is useless for the other role."""
     swapped = ReleaseKeys()
     swapped.worker = release.master
-    said = "its certificate is not of this release's authority"
-    check_keys_problem(swapped, release, tmp_path, said)
+    check_keys_problem(swapped, release, tmp_path, KEYS_DIFFER)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +114,15 @@ def test_worker_of_the_same_authority_with_another_name_is_refused(
     master = authority.release(MASTER_NAME, WORKER_NAME)
     worker = authority.release(MASTER_NAME, WORKER_NAME)
     worker.worker = authority.files(name)
-    said = f"its certificate is of another release or generation than {WORKER_NAME}: {REMEDY}"
+    said = f"{OF_OTHER_RELEASE}{WORKER_NAME}: {REMEDY}"
     check_keys_problem(worker, master, tmp_path, said)
 
 
 @pytest.mark.parametrize(
     ("days", "said"),
     [
-        (-3660.0, f"the worker's certificate: it has expired, or a clock is wrong: {REMEDY}"),
-        (30.0, "the worker's certificate: it is not valid yet: compare the clocks"),
+        (-3660.0, f"{EXPIRED}: {REMEDY}"),
+        (30.0, NOT_YET_VALID),
     ],
 )
 def test_worker_whose_certificate_is_not_valid_now_is_refused(
@@ -138,7 +137,7 @@ def test_worker_that_does_not_know_the_master_is_quoted(
 ) -> None:
     worker = ReleaseKeys()
     worker.worker = release.worker
-    check_keys_problem(worker, release, tmp_path, "it refuses the master's certificate")
+    check_keys_problem(worker, release, tmp_path, "TLSV1_ALERT_UNKNOWN_CA")
 
 
 def test_worker_with_tls_1_2_only_is_refused(
@@ -216,7 +215,7 @@ def test_request_that_is_too_long_is_not_sent(
 ) -> None:
     with agent_of(release.of_worker(tmp_path / "worker"), HELLO) as port:
         problem = problem_of(port, keys, make(["x" * (1 << 16)]))
-    assert "bytes; at most 65536 are sent" in str(problem)
+    assert " 65536 " in str(problem)
     assert problem.is_sure
 
 
@@ -245,14 +244,14 @@ class TestWhere:
 
     @pytest.mark.parametrize("name", ["", "hvd-1", "10.0.0.2", "-oProxyCommand=x", "localhost"])
     def test_other_workers_are_refused(self, name: str) -> None:
-        with pytest.raises(AgentConnectionError, match="is no worker of this run"):
+        with pytest.raises(AgentConnectionError, match=f"^{re.escape(name)} "):
             self.WHERE.address(name)
 
 
 def test_keys_that_are_missing_are_named(tmp_path: Path, release: ReleaseKeys) -> None:
     folder = release.write_master(tmp_path / "keys")
     (folder / "peer-ca.crt").unlink()
-    with pytest.raises(ConfigurationError, match=r"keys are not there: .*peer-ca\.crt"):
+    with pytest.raises(ConfigurationError, match=r"peer-ca\.crt.*agent\.generation"):
         Keys(str(folder), WORKER_NAME)
 
 
@@ -260,5 +259,5 @@ def test_keys_that_are_missing_are_named(tmp_path: Path, release: ReleaseKeys) -
 def test_keys_that_are_no_keys_are_named(tmp_path: Path, release: ReleaseKeys, name: str) -> None:
     folder = release.write_master(tmp_path / "keys")
     (folder / name).write_text("garbage")
-    with pytest.raises(ConfigurationError, match="in PEM form: give all pods"):
+    with pytest.raises(ConfigurationError, match=re.escape(str(folder))):
         Keys(str(folder), WORKER_NAME).client()

@@ -17,7 +17,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
-from hvd_pods.agent.keys import Keys
+from hvd_pods.agent.keys import KEYS_DIFFER, Keys
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnection, AgentConnectionError
 from hvd_pods.master.remote import AgentAccess
@@ -262,7 +262,7 @@ def test_problem_of_keys_is_remembered_until_the_next_attempt(
     monkeypatch.setattr(served, "access", served.access._replace(keys=foreign))
     client.ask("true")
     assert client.code() == 255
-    said = "hvd-worker-0: its certificate is not of this release's authority"
+    said = f"hvd-worker-0: {KEYS_DIFFER}"
     assert said in read(client.stderr).decode()
     assert served.gateway.key_problem.startswith(said)
     served.gateway.forget()

@@ -26,6 +26,11 @@ REMEDY = (
     "and `agent.workerSecret`"
 )
 KEYS_DIFFER = f"its certificate is not of this release's authority: {REMEDY}"
+# Why the certificate of a peer does not count.
+NOT_OF_MASTER = "its certificate is not of the authority of this release's master"
+OF_OTHER_RELEASE = "its certificate is of another release or generation than "
+EXPIRED = "it has expired, or a clock is wrong"
+NOT_YET_VALID = "it is not valid yet"
 # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_FLAG_NO_CHECK_TIME of openssl/x509_vfy.h.
 WRONG_NAME = 62
 NO_CHECK_TIME = 0x200000
@@ -115,9 +120,9 @@ def find_time_problem(certificate: object, now: float) -> str:
     """
     times = certificate if isinstance(certificate, dict) else {}
     if ssl.cert_time_to_seconds(times["notAfter"]) < now:
-        return f"it has expired, or a clock is wrong: {REMEDY}"
+        return f"{EXPIRED}: {REMEDY}"
     if ssl.cert_time_to_seconds(times["notBefore"]) > now + CLOCKS_DIFFER:
-        return "it is not valid yet: compare the clocks of the two nodes"
+        return f"{NOT_YET_VALID}: compare the clocks of the two nodes"
     return ""
 
 
@@ -129,7 +134,7 @@ def explain(problem: OSError, name: str) -> str:
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
     if code == WRONG_NAME:
-        return f"its certificate is of another release or generation than {name}: {REMEDY}"
+        return f"{OF_OTHER_RELEASE}{name}: {REMEDY}"
     if code is not None:
         return KEYS_DIFFER
     if "ALERT" in reason:
@@ -142,7 +147,7 @@ def explain_client(problem: OSError) -> str:
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
     if code is not None:
-        return "its certificate is not of the authority of this release's master"
+        return NOT_OF_MASTER
     return reason.lower().replace("_", " ") or str(problem)
 
 

@@ -64,6 +64,9 @@ from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run, parse_run
 
 REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
+# What the test says of the NetworkPolicy, unless nothing enforces it.
+ENFORCED = "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
+UNKNOWN = "whether the NetworkPolicy is enforced is not known"
 # A substitute for the Job, which the test does not have: no attempt follows, and no worker is
 # needed then.
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
@@ -192,9 +195,8 @@ class SelftestEffectRunner(EffectRunner):
 
     def _probe_policy(self, api: Api, worker: str) -> str:
         """Describe whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
-        unknown = "whether the NetworkPolicy is enforced is not known:"
         if not self._becomes(worker, is_open=True):
-            return f"{unknown} no worker answers"
+            return f"{UNKNOWN}: no worker answers"
         try:
             try:
                 # The API server may have made a change whose response was lost.
@@ -203,15 +205,15 @@ class SelftestEffectRunner(EffectRunner):
             finally:
                 self._label(api, "master")
         except ApiError as problem:
-            return f"{unknown} {problem}"
+            return f"{UNKNOWN}: {problem}"
         if self._stopped.is_set():
-            return f"{unknown} the test is stopped"
+            return f"{UNKNOWN}: the test is stopped"
         if not is_shut:
             return f"nothing enforces the NetworkPolicy of this release: {UNENFORCED}"
         # The worker itself may have ended.
         if not self._becomes(worker, is_open=True):
-            return f"{unknown} the worker no longer answers"
-        return "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
+            return f"{UNKNOWN}: the worker no longer answers"
+        return ENFORCED
 
     def _label(self, api: Api, component: str | None) -> None:
         # The NetworkPolicy admits a pod by this label (templates/network/networkpolicy.yaml).

@@ -10,7 +10,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
-from hvd_pods.agent.keys import REFUSES_MASTER
+from hvd_pods.agent.keys import EXPIRED, NOT_OF_MASTER, NOT_YET_VALID, REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
 from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import (
@@ -83,12 +83,12 @@ def test_client_without_a_certificate_is_refused(agent: LimitedAgent, tmp_path: 
 def test_key_of_a_worker_is_useless_for_asking_a_worker(
     agent: LimitedAgent, tmp_path: Path
 ) -> None:
-    check_refusal(agent, tmp_path, agent.release.worker, "not of the authority of this release")
+    check_refusal(agent, tmp_path, agent.release.worker, NOT_OF_MASTER)
 
 
 @pytest.mark.promise("master of another release is refused")
 def test_master_of_another_release_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
-    check_refusal(agent, tmp_path, ReleaseKeys().master, "not of the authority of this release")
+    check_refusal(agent, tmp_path, ReleaseKeys().master, NOT_OF_MASTER)
 
 
 def test_master_whose_own_authority_has_the_same_name_is_refused(
@@ -96,12 +96,10 @@ def test_master_whose_own_authority_has_the_same_name_is_refused(
 ) -> None:
     """Whoever makes keys can give them every name; only the signature counts."""
     forged = {**make_files(MASTER, MASTER_NAME), "ca.crt": agent.release.master["ca.crt"]}
-    check_refusal(agent, tmp_path, forged, "not of the authority of this release")
+    check_refusal(agent, tmp_path, forged, NOT_OF_MASTER)
 
 
-@pytest.mark.parametrize(
-    ("days", "said"), [(-3660.0, "has expired, or a clock is wrong"), (30.0, "not valid yet")]
-)
+@pytest.mark.parametrize(("days", "said"), [(-3660.0, EXPIRED), (30.0, NOT_YET_VALID)])
 def test_master_whose_certificate_is_not_valid_now_is_refused(
     tmp_path: Path, days: float, said: str
 ) -> None:
@@ -120,9 +118,7 @@ def test_master_whose_certificate_is_not_valid_now_is_refused(
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize(
-    ("days", "said"), [(-3660.0, "it has expired, or a clock is wrong"), (30.0, "not valid yet")]
-)
+@pytest.mark.parametrize(("days", "said"), [(-3660.0, EXPIRED), (30.0, NOT_YET_VALID)])
 def test_master_is_notified_that_its_certificate_is_not_valid_now(
     tmp_path: Path, days: float, said: str
 ) -> None:
@@ -170,8 +166,7 @@ def test_certificate_of_the_same_authority_with_another_name_is_refused(
         ):
             try_to_start(client, tmp_path / "started")
         assert agent.run("echo served").output == b"served\n"
-        said = f"its certificate is not that of {MASTER_NAME}"
-        wait_until(lambda: said in agent.log, 20, "the log has the reason")
+        wait_until(lambda: f" {MASTER_NAME}" in agent.log, 20, "the log has the reason")
     assert not (tmp_path / "started").exists()
 
 
@@ -250,6 +245,6 @@ def test_keys_that_are_half_replaced_let_nobody_in_and_are_reported(tmp_path: Pa
             greeted(agent, tmp_path, release),
         ):
             pass
-        wait_until(lambda: "cannot use the agent's keys" in agent.log, 20, "the log tells why")
+        wait_until(lambda: f"{agent.keys_folder} " in agent.log, 20, "the log tells why")
         release.write_worker(agent.keys_folder)
         assert agent.run("echo served").output == b"served\n"
