@@ -68,35 +68,35 @@ def test_words_after_the_host_are_one_line_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no host is named"),
-        (["-x"], "no host is named"),
-        (["w"], "no command is named: a worker has no interactive login"),
-        (["-x", "w", "-T"], "no command is named"),
-        (["-o"], "-o has no value"),
-        (["-p"], "-p has no value"),
-        (["-o", "", "w", "true"], "-o  is not supported"),
-        (["-oProxyCommand=touch x", "w", "true"], "-o ProxyCommand=touch x is not supported"),
-        (["-o", " proxycommand touch x", "w", "true"], "is not supported"),
-        (["-o", '"ProxyCommand" touch x', "w", "true"], "is not supported"),
-        (["w", "-o", "ProxyCommand=touch x", "true"], "is not supported"),
-        (["-oLocalCommand=touch x", "w", "true"], "is not supported"),
-        (["-oKnownHostsCommand=touch x", "w", "true"], "is not supported"),
-        (["-xoProxyCommand=touch x", "w", "true"], "is not supported"),
-        (["-oHostName=elsewhere", "w", "true"], "is not supported"),
+        ([], "no host"),
+        (["-x"], "no host"),
+        (["w"], "no command"),
+        (["-x", "w", "-T"], "no command"),
+        (["-o"], "-o "),
+        (["-p"], "-p "),
+        (["-o", "", "w", "true"], "-o  "),
+        (["-oProxyCommand=touch x", "w", "true"], "-o ProxyCommand=touch x "),
+        (["-o", " proxycommand touch x", "w", "true"], "-o  proxycommand touch x "),
+        (["-o", '"ProxyCommand" touch x', "w", "true"], '-o "ProxyCommand" touch x '),
+        (["w", "-o", "ProxyCommand=touch x", "true"], "-o ProxyCommand=touch x "),
+        (["-oLocalCommand=touch x", "w", "true"], "-o LocalCommand=touch x "),
+        (["-oKnownHostsCommand=touch x", "w", "true"], "-o KnownHostsCommand=touch x "),
+        (["-xoProxyCommand=touch x", "w", "true"], "-xoProxyCommand=touch x "),
+        (["-oHostName=elsewhere", "w", "true"], "-o HostName=elsewhere "),
         *(
-            ([f"-{letter}", "value", "w", "true"], f"-{letter} is not supported")
+            ([f"-{letter}", "value", "w", "true"], f"-{letter} ")
             for letter in "BDEFGIJLMNOPQRSVWfgmswyz"
         ),
-        (["-tf", "w", "true"], "-tf is not supported"),
-        (["--help"], "--help is not supported"),
-        (["-", "w", "true"], "- is not supported"),
+        (["-tf", "w", "true"], "-tf "),
+        (["--help"], "--help "),
+        (["-", "w", "true"], "- "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_anything_else_is_refused_by_name(arguments: list[str], said: str) -> None:
     with pytest.raises(command.UsageError) as problem:
         command.parse(arguments)
-    assert said in str(problem.value)
+    assert str(problem.value).startswith(said)
 
 
 class Pod:
@@ -221,8 +221,9 @@ def test_streams_may_be_closed_and_others_open(pod: Pod, closed: str) -> None:
 @slow
 @pytest.mark.parametrize("host", ["nowhere", "localhost", "127.0.0.9", "$(touch x)", "a b", ""])
 def test_unknown_host_is_named_and_nothing_is_started(pod: Pod, host: str) -> None:
-    said = f"[hvd] error: {host}: {host} is no worker of this run\n"
-    assert pod.run("-x", host, "true") == (255, b"", said.encode())
+    code, output, errors = pod.run("-x", host, "true")
+    assert (code, output, errors.count(b"\n")) == (255, b"", 1)
+    assert errors.startswith(f"[hvd] error: {host}: ".encode())
 
 
 @slow
@@ -253,8 +254,9 @@ def test_name_of_a_host_or_an_option_starts_no_program(
 
 @slow
 def test_refusal_of_a_use_names_the_command(pod: Pod) -> None:
-    said = b"[hvd] error: ssh: -f is not supported\n"
-    assert pod.run("-f", HOST, "true") == (255, b"", said)
+    code, output, errors = pod.run("-f", HOST, "true")
+    assert (code, output, errors.count(b"\n")) == (255, b"", 1)
+    assert errors.startswith(b"[hvd] error: ssh: -f ")
 
 
 @slow
