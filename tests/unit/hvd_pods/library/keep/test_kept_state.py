@@ -17,7 +17,7 @@ def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
     # A state of an earlier test may be in a cycle that was not collected yet.
     gc.collect()
     one = train(1)
-    with pytest.raises(ValueError, match=r"has a State 'main' already: .*name='critic'"):
+    with pytest.raises(ValueError, match=r" 'main' .*name='critic'"):
         keep.State()
     two = train(7, name="critic")
     assert (one.step, two.step) == (1, 7)
@@ -26,7 +26,7 @@ def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
 
 
 def test_the_name_of_a_state_leads_to_no_other_folder(worker: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be the name"):
+    with pytest.raises(ValueError, match=r"'\.\./a'"):
         keep.State(name="../a")
 
 
@@ -67,7 +67,7 @@ def test_ranks_that_have_not_found_each_other_are_refused(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RuntimeError, match="one of 2 ranks"):
+    with pytest.raises(RuntimeError, match=" 2 ranks"):
         train()
 
 
@@ -79,12 +79,12 @@ def model(**more: Any) -> Any:
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ({"net": model(trainable_variables=())}, "net has no variables yet"),
-        ({"slow": model(apply_gradients=0)}, "slow has no variables yet, and 0 models"),
+        ({"net": model(trainable_variables=())}, r"\bnet "),
+        ({"slow": model(apply_gradients=0)}, r"\bslow .* 0 models"),
         (
             {name: model(built=True, trainable_variables=()) for name in ("critic", "actor")}
             | {"slow": model(apply_gradients=0)},
-            r"slow has no variables yet, and 2 models .* slow.build\(",
+            r"\bslow .* 2 models .* slow\.build\(",
         ),
     ],
 )

@@ -104,5 +104,5 @@ def test_a_dict_that_nobody_changes_is_described_as_any_other(gpu: pytorch.Gpu) 
 
 @pytest.mark.parametrize("order", [[0, 0], [0, 2], [0], [0, 1, 2], [-1, 0]])
 def test_an_order_that_does_not_fit_is_refused(order: list[int]) -> None:
-    with pytest.raises(ValueError, match="order of the dimensions"):
+    with pytest.raises(ValueError, match="order"):
         from_bytes("<f4", [2, 2], memoryview(bytes(16)), order)
