@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hvd_pods.agent.banner import STALE, find_banner_problem, format_banner
@@ -17,17 +19,17 @@ def test_worker_of_this_revision_is_one(revision: str | None) -> None:
     [
         (
             "HVD-AGENT-1 r0",
-            f"{STALE}: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1",
+            rf"{STALE}: .*'HVD-AGENT-1 r0', .* HVD-AGENT-1 r1$",
             True,
         ),
-        ("HVD-AGENT-1 r11", f"{STALE}: it sent 'HVD-AGENT-1 r11', this run needs", True),
-        ("SSH-2.0-OpenSSH_9.2", "port 2222 is not the agent of a worker: it sent 'SSH-2.0-", False),
-        ("", "port 2222 is not the agent of a worker: it sent ''", False),
-        ("220 mail", "port 2222 is not the agent of a worker: it sent '220 mail'", False),
+        ("HVD-AGENT-1 r11", rf"{STALE}: .*'HVD-AGENT-1 r11', ", True),
+        ("SSH-2.0-OpenSSH_9.2", "port 2222 .*'SSH-2.0-", False),
+        ("", "port 2222 .*''", False),
+        ("220 mail", "port 2222 .*'220 mail'", False),
     ],
 )
 def test_other_server_is_named(banner: str, said: str, is_stale: bool) -> None:
     found = find_banner_problem(banner, 2222, "r1")
     assert found
-    assert found.reason.startswith(said)
+    assert re.match(said, found.reason)
     assert found.is_stale is is_stale

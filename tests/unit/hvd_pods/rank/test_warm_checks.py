@@ -40,17 +40,17 @@ def test_python_of_the_rank_may_be_the_workers(pythons: Path) -> None:
 
 @pytest.mark.parametrize("program", ["sh", "python4", "ROOT/a/sh"])
 def test_another_program_is_not_the_workers_python(pythons: Path, program: str) -> None:
-    with pytest.raises(ColdStart, match=r" is not .*, the worker's Python$"):
+    with pytest.raises(ColdStart, match=f"{pythons}/a/python3, "):
         check_interpreter(program.replace("ROOT", str(pythons)), str(pythons / "a/python3"))
 
 
 def test_python_that_is_gone_is_not_the_ranks(pythons: Path) -> None:
-    with pytest.raises(ColdStart, match=r" is not .*, the worker's Python$"):
+    with pytest.raises(ColdStart, match=f"{pythons}/gone/python3, "):
         check_interpreter("python3", str(pythons / "gone/python3"))
 
 
 def test_python_of_another_folder_has_other_packages(pythons: Path) -> None:
-    with pytest.raises(ColdStart, match=" has other packages than "):
+    with pytest.raises(ColdStart, match=f"{pythons}/b/python3 .*{pythons}/a/python3"):
         check_interpreter(str(pythons / "b/python3"), str(pythons / "a/python3"))
 
 
@@ -103,11 +103,11 @@ def test_variables_of_launchers_and_sessions_may_differ() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["-O", "train.py"], "^python3 has the option -O$"),
-        (["-uX", "dev", "train.py"], "^python3 has the option -X$"),
-        (["--version"], "^python3 has the option --$"),
+        (["-O", "train.py"], "^python3 .* -O$"),
+        (["-uX", "dev", "train.py"], "^python3 .* -X$"),
+        (["--version"], "^python3 .* --$"),
         (["-"], "standard input"),
-        (["no-such-file.py"], "not a file"),
+        (["no-such-file.py"], r"no-such-file\.py"),
     ],
 )
 def test_command_that_a_fork_cannot_run_is_named(words: list[str], reason: str) -> None:
@@ -178,5 +178,5 @@ def test_program_that_may_need_it_waits(text: str) -> None:
     "text", ["import sys\nfrom os import path", "import os as o, sys", "no Python:", ""]
 )
 def test_program_of_the_standard_library_does_not_wait(text: str) -> None:
-    with pytest.raises(ColdStart, match="still being imported, and the program does not use them"):
+    with pytest.raises(ColdStart, match="imported"):
         check_use(Program("code", text, [], unbuffered=False))

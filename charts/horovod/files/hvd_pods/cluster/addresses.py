@@ -23,6 +23,8 @@ Slice = Dict[str, Any]
 # A watch that lasted this many seconds was successful: the next one begins without a long pause.
 WORKING_WATCH = 5.0
 DNS_THREADS = 8
+# Why a worker without an endpoint in any EndpointSlice does not answer.
+NO_ADDRESS_YET = NoAnswer("it has no address yet")
 
 
 class Pauses(NamedTuple):
@@ -171,7 +173,7 @@ class SliceAddresses:
             # The controller keeps an empty slice for a Service without pods.
             why = f"there is no EndpointSlice of Service {self._service}"
             return NoAnswer(why, lacks_service=True)
-        return NoAnswer("it has no address yet")
+        return NO_ADDRESS_YET
 
     def start(self, on_change: Callable[[], None]) -> None:
         """Start to follow the slices, and call `on_change` for each change, from other threads.
