@@ -32,7 +32,7 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
     result = cause(ONE_GPU, 1)
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: ")
-    assert "set `worker.slots` to the number of GPUs" in result.text
+    assert "`worker.slots`" in result.text
 
 
 @pytest.mark.parametrize(

@@ -39,5 +39,5 @@ def test_file_limit_is_raised_as_far_as_workers_need(
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
     launcher_memory.raise_file_limit(1000)
     assert limits == {resource.RLIMIT_NOFILE: (after, hard)}
-    said = "1000 connections may need 9024 open files; the container's limit is 4096"
-    assert (said in capsys.readouterr().out) == (hard == 4096)
+    said = capsys.readouterr().out
+    assert all(number in said for number in ("1000", "9024", "4096")) == (hard == 4096)

