@@ -60,7 +60,7 @@ def test_a_report_never_fails(
 ) -> None:
     monkeypatch.setenv("HVD_METRICS_DIR", str(folder / "none"))
     hvd_progress.report(1)
-    assert capsys.readouterr().err.startswith("cannot report the progress: ")
+    assert capsys.readouterr().err
     monkeypatch.delenv("HVD_METRICS_DIR")
     hvd_progress.report(2, steps=2)
 

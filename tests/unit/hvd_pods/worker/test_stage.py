@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -170,7 +171,7 @@ def test_release_that_wants_other_data_names_the_one_that_was_first(
     other = volume.start("echo other >a", key="k2", owner="team/third")
     code, log = wait_and_finish(other, first)
     assert code == 1
-    assert "was filled by release team/first with another" in log
+    assert " team/first " in log
     assert (volume.path / "a").read_text() == "one\n"
 
 
@@ -187,7 +188,7 @@ def test_publishers_checksums_reach_no_other_file_of_the_volume(
     sums = "".join(f"{'0' * 64}  {name}\\n" for name in names)
     code, log = volume.stage(f"echo one >a; mkdir b; echo two >b/c; printf '{sums}' >SHA256SUMS")
     assert code == 1
-    assert "6 files do not match the publisher's SHA256SUMS" in log
+    assert re.search(r"\b6 files\b.*\bSHA256SUMS\b", log)
     assert other.read_text() == "of somebody else"
     assert [path.name for path in volume.partial.rglob("*") if path.is_file()] == ["SHA256SUMS"]
 

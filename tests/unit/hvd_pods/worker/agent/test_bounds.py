@@ -153,8 +153,7 @@ def test_client_that_stalls_is_given_up_and_delays_nobody(
     ):
         one.sendall(content)
         wait_until(lambda: not is_open(one), 20, "it is given up")
-        said = "127.0.0.1 has sent no request within 0.4 s"
-        assert (said in agent.log) == bool(content)
+        assert (" 0.4 s" in agent.log) == bool(content)
 
 
 def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: ReleaseKeys) -> None:
@@ -210,9 +209,7 @@ def test_agent_connections_are_bounded(tmp_path: Path, release: ReleaseKeys) -> 
         agent.shell("echo up; cat") as first,
     ):
         first.read_until(b"up\n")
-        with pytest.raises(
-            AgentConnectionError, match="refused: this worker has 1 agent connections"
-        ):
+        with pytest.raises(AgentConnectionError, match=r"^refused: .*\b1\b"):
             agent.run("echo second")
         first.give(b"")
         assert first.wait() == 0

@@ -56,7 +56,7 @@ def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
         old.read_until(f"{number}\n".encode())
         assert fenced.run("echo $HVD_FENCE", number + 1).output == f"{number + 1}\n".encode()
         assert old.wait() == 128 + signal.SIGKILL, "its rank continues"
-    said = f"refused: this master's fence number is {number}, but a newer master"
+    said = rf"^refused: .*\b{number}\b.*\b{number + 1}\b"
     with pytest.raises(AgentConnectionError, match=said):
         fenced.run("echo trained", number)
     assert fenced.run("true", number + 1).exit_code == 0
@@ -183,7 +183,8 @@ def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number:
         first.wait_for_answer()
         assert second.wait() == 0
         assert second.output == b"second\n"
-        assert end_of(first) in ("137", "refused: a newer master or attempt uses this worker")
+        end = end_of(first)
+        assert end == "137" or end.startswith("refused: ")
 
 
 # A worker's main program: what its children leave comes to it. It has started a process of its own
@@ -336,7 +337,7 @@ class TestFenceNumbers:
 
     def test_lower_number_is_refused(self, tried: fence.Fence) -> None:
         tried.admit(5)
-        with pytest.raises(fence.FenceError, match=r"number is 4, but a newer master .* number 5"):
+        with pytest.raises(fence.FenceError, match=r"\b4\b.*\b5\b"):
             tried.admit(4)
         assert tried.number == 5
 
@@ -347,7 +348,7 @@ class TestFenceNumbers:
         monkeypatch.setattr(processes, "all_processes", lambda: iter(stuck))
         tried.admit(5)
         named = rf"\[{NO_PROCESS + 1}, {NO_PROCESS + 2}\]"
-        with pytest.raises(fence.FenceError, match=f"of an earlier attempt: {named}"):
+        with pytest.raises(fence.FenceError, match=named):
             tried.end_older()
         # The next request does not start its program beside them.
         assert not tried.admit(5)

