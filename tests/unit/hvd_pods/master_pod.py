@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster import key_secrets as release_keys
 from hvd_pods.cluster import kube
 from hvd_pods.master import (
     agent_connection,
+    code_effects,
     gateway_client,
     launch,
     launcher_effects,
     main,
     mpi,
     results,
-    user_code,
+    worker_access,
 )
 from hvd_pods.pod import reporting
 from hvd_pods.shared import paths
@@ -103,14 +103,14 @@ def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
     modules = (
         paths,
-        release_keys,
         launch,
         mpi,
         main,
         agent_connection,
         results,
         launcher_effects,
-        user_code,
+        worker_access,
+        code_effects,
     )
     for module in modules:
         for name, value in list(vars(module).items()):

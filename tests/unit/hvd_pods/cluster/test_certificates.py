@@ -48,13 +48,6 @@ def release() -> Release:
     )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the handshake puts keys for the moment at which they are read."""
-    monkeypatch.setattr(keys, "GENERATED", tmp_path)
-    return tmp_path
-
-
 # The multiples are from the test vectors of the NIST routines, the last one from RFC 6979, A.2.5.
 @pytest.mark.parametrize(
     ("number", "x", "y"),
@@ -236,9 +229,9 @@ def test_a_name_that_is_no_dns_name_is_refused() -> None:
         certificates.make_files(MASTER, "m\u00fcnchen")
 
 
-def test_master_and_worker_accept_each_other_strictly(release: Release, folder: Path) -> None:
-    keys.check_handshake(release.master, release.worker, MASTER_NAME, WORKER_NAME)
-    assert not [*folder.iterdir()], "no key is left behind"
+def test_master_and_worker_accept_each_other_strictly(release: Release, tmp_path: Path) -> None:
+    keys.check_handshake(release.master, release.worker, MASTER_NAME, WORKER_NAME, tmp_path)
+    assert not [*tmp_path.iterdir()], "no key is left behind"
 
 
 def with_authority(files: Files, authority: Files) -> Files:
@@ -247,43 +240,55 @@ def with_authority(files: Files, authority: Files) -> Files:
 
 
 def test_a_worker_s_key_is_refused_where_the_master_s_is_asked(
-    release: Release, folder: Path
+    release: Release, tmp_path: Path
 ) -> None:
     # Another authority has signed it.
     asking = with_authority(release.worker, release.master)
     with pytest.raises(ssl.SSLError, match="certificate verify failed"):
-        keys.check_handshake(asking, release.worker, MASTER_NAME, WORKER_NAME)
+        keys.check_handshake(asking, release.worker, MASTER_NAME, WORKER_NAME, tmp_path)
     # Even if that were trusted, the use is another one, and so is the name.
     with pytest.raises(ssl.SSLError, match=WRONG_USE):
-        keys.check_handshake(release.worker, release.worker, WORKER_NAME, WORKER_NAME)
+        keys.check_handshake(release.worker, release.worker, WORKER_NAME, WORKER_NAME, tmp_path)
 
 
-def test_the_master_s_key_does_not_make_a_worker(release: Release, folder: Path) -> None:
+def test_the_master_s_key_does_not_make_a_worker(release: Release, tmp_path: Path) -> None:
     listening = with_authority(release.master, release.worker)
     with pytest.raises(ssl.SSLError, match="certificate verify failed"):
-        keys.check_handshake(release.master, listening, MASTER_NAME, MASTER_NAME)
+        keys.check_handshake(release.master, listening, MASTER_NAME, MASTER_NAME, tmp_path)
     with pytest.raises(ssl.SSLError, match=WRONG_USE):
-        keys.check_handshake(release.master, release.master, MASTER_NAME, MASTER_NAME)
+        keys.check_handshake(release.master, release.master, MASTER_NAME, MASTER_NAME, tmp_path)
 
 
-def test_the_names_of_another_release_are_refused(release: Release, folder: Path) -> None:
+def test_the_names_of_another_release_are_refused(release: Release, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLError, match=r"worker-1\.hvd\.other"):
         keys.check_handshake(
-            release.master, release.worker, MASTER_NAME, WORKER_NAME.replace("team", "other")
+            release.master,
+            release.worker,
+            MASTER_NAME,
+            WORKER_NAME.replace("team", "other"),
+            tmp_path,
         )
     with pytest.raises(ssl.SSLError, match=r"master-1\.hvd\.team"):
         keys.check_handshake(
-            release.master, release.worker, MASTER_NAME.replace("team", "other"), WORKER_NAME
+            release.master,
+            release.worker,
+            MASTER_NAME.replace("team", "other"),
+            WORKER_NAME,
+            tmp_path,
         )
 
 
 def test_keys_of_the_same_names_from_another_time_are_refused(
-    release: Release, folder: Path
+    release: Release, tmp_path: Path
 ) -> None:
     older = certificates.make_files(WORKER, WORKER_NAME)
     with pytest.raises(ssl.SSLError, match="certificate verify failed"):
         keys.check_handshake(
-            release.master, with_authority(older, release.worker), MASTER_NAME, WORKER_NAME
+            release.master,
+            with_authority(older, release.worker),
+            MASTER_NAME,
+            WORKER_NAME,
+            tmp_path,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,14 +33,26 @@ RUN: Any = SimpleNamespace(
 
 
 @pytest.fixture
-def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mounted(tmp_path: Path) -> Path:
     """The folder where the Secrets are mounted: empty."""
     folder = tmp_path / "keys"
     folder.mkdir()
     (tmp_path / "generated").mkdir()
-    monkeypatch.setattr(keys, "KEYS", folder)
-    monkeypatch.setattr(keys, "GENERATED", tmp_path / "generated")
     return folder
+
+
+Find = Callable[..., Path]
+
+
+@pytest.fixture
+def find(mounted: Path) -> Find:
+    """Find the keys of the run, with an API server and an environment."""
+    folders = keys.Folders(mounted, mounted.with_name("generated"))
+
+    def find(api: kube.Api | None, environment: Mapping[str, str] = ENVIRONMENT) -> Path:
+        return keys.find_keys(api, RUN, folders, environment)
+
+    return find
 
 
 def mount(folder: Path, *names: str, content: str = "mounted") -> None:
@@ -80,7 +93,7 @@ def stored(api_server: FakeApi, name: str) -> Files:
 def require_pair(api_server: FakeApi, folder: Path) -> None:
     """The Secrets belong together, and the master's folder has its part of them."""
     master, worker = (stored(api_server, name) for name in BOTH)
-    keys.check_handshake(master, worker, RUN.master_name, RUN.worker_name)
+    keys.check_handshake(master, worker, RUN.master_name, RUN.worker_name, folder.parent)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         "tls.crt": master["tls.crt"],
         "tls.key": master["tls.key"],
@@ -89,38 +102,40 @@ def require_pair(api_server: FakeApi, folder: Path) -> None:
 
 
 def test_the_first_master_makes_keys_that_belong_together(
-    api: kube.Api, api_server: FakeApi, tmp_path: Path
+    find: Find, api: kube.Api, api_server: FakeApi, tmp_path: Path
 ) -> None:
-    folder = keys.find_keys(api, RUN, ENVIRONMENT)
+    folder = find(api)
     assert folder == tmp_path / "generated" / "keys"
     require_pair(api_server, folder)
     assert [sorted(stored(api_server, name)) for name in BOTH] == [ORDER] * 2
 
 
-def test_keys_that_a_master_has_made_are_in_files_of_its_user_alone(api: kube.Api) -> None:
-    files = keys.find_keys(api, RUN, ENVIRONMENT).iterdir()
+def test_keys_that_a_master_has_made_are_in_files_of_its_user_alone(
+    find: Find, api: kube.Api
+) -> None:
+    files = find(api).iterdir()
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
 @pytest.mark.promise("the first master makes the keys and the next one finds them")
 def test_the_first_master_makes_the_keys_and_the_next_one_finds_them(
-    api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+    find: Find, api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = keys.find_keys(api, RUN, ENVIRONMENT)
+    folder = find(api)
     log = capsys.readouterr().out
     assert [name in log for name in BOTH] == [True, True]
     assert "PRIVATE" not in log
     made = [stored(api_server, name) for name in BOTH]
-    assert keys.find_keys(api, RUN, ENVIRONMENT) == folder
+    assert find(api) == folder
     assert [stored(api_server, name) for name in BOTH] == made
     assert [len(api_server.asked("PATCH", path)) for path in PATHS] == [1, 1]
 
 
 @pytest.mark.promise("no private key is where it does not belong")
 def test_no_private_key_is_where_it_does_not_belong(
-    api: kube.Api, api_server: FakeApi, tmp_path: Path
+    find: Find, api: kube.Api, api_server: FakeApi, tmp_path: Path
 ) -> None:
-    folder = keys.find_keys(api, RUN, ENVIRONMENT)
+    folder = find(api)
     master, worker = (stored(api_server, name) for name in BOTH)
     assert master["tls.key"] not in worker.values()
     assert worker["tls.key"] not in master.values()
@@ -131,36 +146,36 @@ def test_no_private_key_is_where_it_does_not_belong(
 
 
 def test_mounted_keys_are_used_without_a_call(
-    api: kube.Api, api_server: FakeApi, mounted: Path
+    find: Find, api: kube.Api, api_server: FakeApi, mounted: Path
 ) -> None:
     mount(mounted, *keys.IN_FOLDER)
-    assert keys.find_keys(api, RUN, ENVIRONMENT) == mounted
-    assert keys.find_keys(api, RUN, {}) == mounted
-    assert keys.find_keys(None, RUN, {}) == mounted
+    assert find(api) == mounted
+    assert find(api, {}) == mounted
+    assert find(None, {}) == mounted
     assert not api_server.requests
 
 
 @pytest.mark.parametrize("empty", [[], ["peer-ca.crt"]], ids=["missing", "empty"])
 def test_mounted_keys_are_not_used_in_part(
-    api: kube.Api, api_server: FakeApi, mounted: Path, empty: list[str]
+    find: Find, api: kube.Api, api_server: FakeApi, mounted: Path, empty: list[str]
 ) -> None:
     # As when another master has filled one Secret, and the kubelet has mounted that.
     mount(mounted, "tls.crt", "tls.key")
     mount(mounted, *empty, content="")
-    require_pair(api_server, keys.find_keys(api, RUN, ENVIRONMENT))
+    require_pair(api_server, find(api))
 
 
-def test_secrets_of_the_user_without_keys_are_named(mounted: Path) -> None:
+def test_secrets_of_the_user_without_keys_are_named(find: Find, mounted: Path) -> None:
     mount(mounted, "tls.crt")
     missing = f"{mounted} does not have tls.key, peer-ca.crt.*{REMEDY}"
     with pytest.raises(errors.ConfigurationError, match=missing):
-        keys.find_keys(None, RUN, {})
+        find(None, {})
 
 
-def test_secrets_of_the_user_are_not_filled(api: kube.Api, mounted: Path) -> None:
+def test_secrets_of_the_user_are_not_filled(find: Find, api: kube.Api, mounted: Path) -> None:
     mount(mounted, "tls.crt")
     with pytest.raises(errors.ConfigurationError):
-        keys.find_keys(api, RUN, {})
+        find(api, {})
 
 
 REMEDY = r"agent\.masterSecret.*agent\.workerSecret"
@@ -168,43 +183,43 @@ REMEDY = r"agent\.masterSecret.*agent\.workerSecret"
 
 @pytest.mark.parametrize("filled", BOTH)
 def test_a_secret_that_another_master_has_left_empty_is_filled(
-    api: kube.Api, api_server: FakeApi, others: dict[str, Files], filled: str
+    find: Find, api: kube.Api, api_server: FakeApi, others: dict[str, Files], filled: str
 ) -> None:
     put(api_server, filled, others[filled])
-    require_pair(api_server, keys.find_keys(api, RUN, ENVIRONMENT))
+    require_pair(api_server, find(api))
     assert stored(api_server, filled) == others[filled], "what is there is kept"
     assert not api_server.asked("PATCH", f"core/secrets/{filled}")
 
 
 def test_a_master_that_ends_between_the_secrets_is_continued(
-    api: kube.Api, api_server: FakeApi
+    find: Find, api: kube.Api, api_server: FakeApi
 ) -> None:
     api_server.fail("PATCH", PATHS[1], faults.reset)
     with pytest.raises(errors.RunError):
-        keys.find_keys(api, RUN, ENVIRONMENT)
+        find(api)
     first = stored(api_server, MASTER_SECRET)
     assert first
     assert not stored(api_server, WORKER_SECRET)
-    require_pair(api_server, keys.find_keys(api, RUN, ENVIRONMENT))
+    require_pair(api_server, find(api))
     assert stored(api_server, MASTER_SECRET) == first
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_of_two_masters_the_keys_of_the_faster_one_are_used(
-    api: kube.Api, api_server: FakeApi, path: str
+    find: Find, api: kube.Api, api_server: FakeApi, path: str
 ) -> None:
     found: list[Files] = []
 
     def conflict(handler: Any) -> None:
         # The other master makes everything that is missing before this change comes.
-        keys.find_keys(kube.Api(ONCE), RUN, ENVIRONMENT)
+        find(kube.Api(ONCE))
         found.extend(stored(api_server, name) for name in BOTH)
         for name, files in zip(BOTH, found, strict=True):
             put(api_server, name, files, version="8")
         handler.send_json(*faults.status_object(409, "the object has been modified"))
 
     api_server.fail("PATCH", path, conflict)
-    folder = keys.find_keys(api, RUN, ENVIRONMENT)
+    folder = find(api)
     require_pair(api_server, folder)
     assert [stored(api_server, name) for name in BOTH] == found
     versions = [patch.body["metadata"] for patch in api_server.asked("PATCH", path)]
@@ -212,7 +227,7 @@ def test_of_two_masters_the_keys_of_the_faster_one_are_used(
 
 
 def test_the_keys_are_the_ones_of_a_call_whose_answer_was_lost(
-    api: kube.Api, api_server: FakeApi
+    find: Find, api: kube.Api, api_server: FakeApi
 ) -> None:
     def lose_answer(handler: Any) -> None:
         body = api_server.asked("PATCH", PATHS[0])[-1].body
@@ -221,16 +236,18 @@ def test_the_keys_are_the_ones_of_a_call_whose_answer_was_lost(
         faults.reset(handler)
 
     api_server.fail("PATCH", PATHS[0], lose_answer)
-    require_pair(api_server, keys.find_keys(kube.Api(PATIENT), RUN, ENVIRONMENT))
+    require_pair(api_server, find(kube.Api(PATIENT)))
     sent = [patch.body["data"] for patch in api_server.asked("PATCH", PATHS[0])]
     assert len(sent) == 2
     assert sent[0] == sent[1]
 
 
-def test_a_secret_that_never_stays_the_same_is_given_up(api: kube.Api, api_server: FakeApi) -> None:
+def test_a_secret_that_never_stays_the_same_is_given_up(
+    find: Find, api: kube.Api, api_server: FakeApi
+) -> None:
     api_server.fail("PATCH", PATHS[1], faults.status(409), times=100)
     with pytest.raises(errors.RunError, match=" 5 "):
-        keys.find_keys(api, RUN, ENVIRONMENT)
+        find(api)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -245,6 +262,7 @@ def test_a_secret_that_never_stays_the_same_is_given_up(api: kube.Api, api_serve
     ],
 )
 def test_secrets_that_cannot_be_filled_are_named_with_the_remedy(
+    find: Find,
     api: kube.Api,
     api_server: FakeApi,
     path: str,
@@ -255,23 +273,24 @@ def test_secrets_that_cannot_be_filled_are_named_with_the_remedy(
     api_server.fail(method, path, failure, times=100)
     said = rf"{MASTER_SECRET}.*{WORKER_SECRET}.*get and patch.*{REMEDY}"
     with pytest.raises(errors.RunError, match=said) as refused:
-        keys.find_keys(api, RUN, ENVIRONMENT)
+        find(api)
     assert type(refused.value) is error
 
 
 def test_a_secret_with_some_of_its_keys_is_not_given_others(
-    api: kube.Api, api_server: FakeApi, others: dict[str, Files]
+    find: Find, api: kube.Api, api_server: FakeApi, others: dict[str, Files]
 ) -> None:
     some = {**others[WORKER_SECRET], "tls.key": b""}
     put(api_server, WORKER_SECRET, some)
     said = rf"{WORKER_SECRET}.*tls\.crt, ca\.crt but not tls\.key.*agent\.generation"
     with pytest.raises(errors.ConfigurationError, match=said):
-        keys.find_keys(api, RUN, ENVIRONMENT)
+        find(api)
     assert stored(api_server, WORKER_SECRET) == some
     assert not stored(api_server, MASTER_SECRET)
 
 
 def test_keys_that_the_image_does_not_accept_are_not_stored(
+    find: Find,
     api: kube.Api,
     api_server: FakeApi,
     others: dict[str, Files],
@@ -281,5 +300,5 @@ def test_keys_that_the_image_does_not_accept_are_not_stored(
     monkeypatch.setattr(keys, "make_files", lambda role, name: of_the_other[role])
     said = rf"OpenSSL.*{REMEDY}"
     with pytest.raises(errors.ConfigurationError, match=said):
-        keys.find_keys(api, RUN, ENVIRONMENT)
+        find(api)
     assert not any(stored(api_server, name) for name in BOTH)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.master import event_log, launcher_effects, prober, user_code
+from hvd_pods.master import code_effects, event_log, launcher_effects, prober
 from hvd_pods.pod import code_archive
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
@@ -133,8 +133,8 @@ def test_each_attempt_gets_the_code_again(pod: MasterPod, monkeypatch: pytest.Mo
     (out / "mounted").mkdir()
     (out / "mounted" / "train.py").write_text("train")
     (out / "code").mkdir()
-    monkeypatch.setattr(user_code, "CODE_SOURCE", out / "mounted")
-    monkeypatch.setattr(user_code, "CODE", out / "code")
+    monkeypatch.setattr(code_effects, "CODE_SOURCE", out / "mounted")
+    monkeypatch.setattr(code_effects, "CODE", out / "code")
     pod.workers.install(
         'case "$2" in *code_archive.py*) ;; *) exit 255;; esac\ncat >/dev/null; echo "$1" >>$OUT/on'
     )

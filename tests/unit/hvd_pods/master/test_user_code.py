@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hvd_pods.master import user_code
 from hvd_pods.pod import code_archive, packages
-from hvd_pods.shared import paths
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.run import Code, Pod
 from tests.support.fakes.agents import ScriptedAgents
@@ -24,16 +20,13 @@ from tests.unit.archives import make_archive, make_member
 
 
 @pytest.fixture
-def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mounted(tmp_path: Path) -> Path:
     """The mounted ConfigMap, as the kubelet writes it: links into a hidden directory."""
     source = tmp_path / "source"
     code = tmp_path / "code"
     (source / "..2026_11_22").mkdir(parents=True)
     (source / "..data").symlink_to("..2026_11_22")
     code.mkdir()
-    monkeypatch.setattr(user_code, "CODE_SOURCE", source)
-    for module in (user_code, code_archive, paths):
-        monkeypatch.setattr(module, "CODE", code)
     return source
 
 
@@ -54,11 +47,16 @@ def as_in_the_job(mounted: Path) -> Code:
     return Code("v1", code_archive.digest(code_archive.read_source(mounted)), "hvd-code-v1")
 
 
+def make_code(mounted: Path, **options: Any) -> user_code.UserCode:
+    folder = mounted.with_name("code")
+    return user_code.UserCode(as_in_the_job(mounted), mounted, folder, **options)
+
+
 def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
     """Code that asks for a package, which is installed within `install_within`."""
     mount(mounted, "train.py", b"train")
     mount(mounted, "requirements.txt", b"numpy")
-    code = user_code.UserCode(as_in_the_job(mounted), **options)
+    code = make_code(mounted, **options)
     code.unpack()
     return code
 
@@ -76,7 +74,7 @@ def test_files_and_archive_are_one_directory(mounted: Path) -> None:
     )
     mount(mounted, "archive.tgz", archive)
     mount(mounted, "train.py", b"train")
-    code = user_code.UserCode(as_in_the_job(mounted))
+    code = make_code(mounted)
     code.unpack()
     found = list_files(code.directory)
     modules = {"model/data.py": b"data", "model/net.py": b"net"}
@@ -105,7 +103,7 @@ def test_broken_archive_is_a_wrong_configuration(
     mounted: Path, archive: bytes, problem: str
 ) -> None:
     mount(mounted, "archive.tgz", archive)
-    code = user_code.UserCode(as_in_the_job(mounted))
+    code = make_code(mounted)
     with pytest.raises(ConfigurationError, match=rf"`code\.archive`: .*({problem})"):
         code.unpack()
     assert not code.directory.exists()
@@ -116,7 +114,7 @@ def test_broken_archive_is_a_wrong_configuration(
 def test_code_that_is_not_that_of_the_job_is_not_unpacked(mounted: Path, changed: str) -> None:
     mount(mounted, "train.py", b"train")
     mount(mounted, "archive.tgz", make_archive(make_member("a.py", b"a")))
-    code = user_code.UserCode(as_in_the_job(mounted))
+    code = make_code(mounted)
     (mounted / changed).unlink(missing_ok=True)
     mount(mounted, changed, make_archive(make_member("a.py", b"evil")))
     with pytest.raises(ConfigurationError, match=r"ConfigMap hvd-code-v1 "):
@@ -237,27 +235,23 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
 class CodeOfWorker:
     """A worker with the code v1 of a run, and with packages, that is to get the code v2."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._patch = monkeypatch
-        self.folder = Path(paths.CODE)
-        (self.folder / "v1").mkdir()
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.folder / "v1").mkdir(parents=True)
         (self.folder / ".packages").mkdir()
         (self.folder / "left by a person").touch()
-        monkeypatch.setattr(packages, "FOLDER", self.folder / ".packages")
 
-    def receive(self, content: bytes, *words: str) -> int:
-        """Run the program that unpacks the code; its exit code."""
-        self._patch.setattr(sys, "argv", ["code_archive.py", "v2", *words])
-        self._patch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-        return code_archive.main()
+    def receive(self, content: bytes, *, keeps_packages: bool = False) -> int:
+        """Get the code; the exit code of the program that unpacks it."""
+        return code_archive.replace("v2", content, self.folder, keeps_packages=keeps_packages)
 
     def folders(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
 
 @pytest.fixture
-def of_worker(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> CodeOfWorker:
-    return CodeOfWorker(monkeypatch)
+def of_worker(tmp_path: Path) -> CodeOfWorker:
+    return CodeOfWorker(tmp_path / "code")
 
 
 def test_code_that_cannot_be_unpacked_replaces_no_other(
@@ -269,12 +263,15 @@ def test_code_that_cannot_be_unpacked_replaces_no_other(
     assert "v1" in of_worker.folders()
 
 
-@pytest.mark.parametrize(
-    ("words", "kept"), [([], ["v2"]), (["keep-packages"], [".packages", "v2"])], ids=str
-)
+@pytest.mark.parametrize(("keeps_packages", "kept"), [(False, ["v2"]), (True, [".packages", "v2"])])
 def test_worker_keeps_the_code_that_it_gets_and_no_other(
-    of_worker: CodeOfWorker, words: list[str], kept: list[str]
+    of_worker: CodeOfWorker, keeps_packages: bool, kept: list[str]
 ) -> None:
-    assert of_worker.receive(make_archive(make_member("train.py", b"train")), *words) == 0
+    assert (
+        of_worker.receive(
+            make_archive(make_member("train.py", b"train")), keeps_packages=keeps_packages
+        )
+        == 0
+    )
     assert list_files(of_worker.folder / "v2") == {"train.py": b"train"}
     assert of_worker.folders() == kept

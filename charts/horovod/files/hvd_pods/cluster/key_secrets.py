@@ -18,7 +18,7 @@ import ssl
 import tempfile
 from http import HTTPStatus
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, NamedTuple
 
 from hvd_pods.agent.keys import AUTHORITY, CERTIFICATE, KEY, PEER_AUTHORITY, Keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
@@ -28,7 +28,6 @@ from hvd_pods.pod.private_files import write_private_file
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import ConfigurationError, RunError
-from hvd_pods.shared.paths import GENERATED, KEYS
 from hvd_pods.shared.run import Run
 
 # The files of a Secret, and of the master's folder: the last one is the workers' ca.crt.
@@ -38,25 +37,34 @@ IN_FOLDER = (CERTIFICATE, KEY, PEER_AUTHORITY)
 TRIES = 5
 
 
-def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.environ) -> Path:
+class Folders(NamedTuple):
+    """Where the master's Secret is mounted, and where the master itself writes."""
+
+    mounted: Path
+    generated: Path
+
+
+def find_keys(
+    api: Api | None, run: Run, folders: Folders, environment: Mapping[str, str] = os.environ
+) -> Path:
     """Return the folder with tls.crt, tls.key and peer-ca.crt of the master.
 
     It is the mounted folder, unless its files are missing and this master may fill the Secrets.
     Raises ConfigurationError when it may not, or where another attempt would find the same, and
     RunError for other problems with the API server.
     """
-    missing = [name for name in IN_FOLDER if not _has_content(Path(KEYS, name))]
+    missing = [name for name in IN_FOLDER if not _has_content(folders.mounted / name)]
     if not missing:
-        return Path(KEYS)
+        return folders.mounted
     own = environment.get(contract.KEYS_SECRETS)
     if api is None or not own:
         raise ConfigurationError(
-            f"{KEYS} does not have {', '.join(missing)}: the Secrets of `agent.masterSecret` and "
-            f"`agent.workerSecret` must each have {', '.join(IN_SECRET)}"
+            f"{folders.mounted} does not have {', '.join(missing)}: the Secrets of "
+            f"`agent.masterSecret` and `agent.workerSecret` must each have {', '.join(IN_SECRET)}"
         )
     master_secret, worker_secret = own.split()
     try:
-        master, worker = _fill(api, master_secret, worker_secret, run)
+        master, worker = _fill(api, master_secret, worker_secret, run, folders.generated)
     except ApiError as problem:
         kind = (
             ConfigurationError
@@ -68,7 +76,7 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
             "the master needs the rights get and patch on both, or set `agent.masterSecret` and "
             "`agent.workerSecret`"
         ) from problem
-    return _write_folder(Path(GENERATED, "keys"), master, worker)
+    return _write_folder(folders.generated / "keys", master, worker)
 
 
 def _write_folder(folder: Path, own: Files, peer: Files) -> Path:
@@ -87,7 +95,9 @@ def _has_content(path: Path) -> bool:
         return False
 
 
-def _fill(api: Api, master_secret: str, worker_secret: str, run: Run) -> tuple[Files, Files]:
+def _fill(
+    api: Api, master_secret: str, worker_secret: str, run: Run, generated: Path
+) -> tuple[Files, Files]:
     """Return the content of both Secrets, after giving keys to those that have none.
 
     Raises ApiError, ConfigurationError for a Secret that has some of its keys, and RunError when
@@ -102,7 +112,7 @@ def _fill(api: Api, master_secret: str, worker_secret: str, run: Run) -> tuple[F
             master_secret: make_files(MASTER, run.master_name),
             worker_secret: make_files(WORKER, run.worker_name),
         }
-        _require_handshake(made[master_secret], made[worker_secret], run)
+        _require_handshake(made[master_secret], made[worker_secret], run, generated)
         for name, secret in found.items():
             if not stored[name]:
                 _add(api, name, secret, made[name])
@@ -145,10 +155,10 @@ def _add(api: Api, name: str, secret: Object, made: Files) -> None:
         log(f"created keys of the release in Secret {name}")
 
 
-def _require_handshake(master: Files, worker: Files, run: Run) -> None:
+def _require_handshake(master: Files, worker: Files, run: Run, generated: Path) -> None:
     """Raise ConfigurationError unless this Python accepts the keys that were made."""
     try:
-        check_handshake(master, worker, run.master_name, run.worker_name)
+        check_handshake(master, worker, run.master_name, run.worker_name, generated)
     except ssl.SSLError as problem:
         raise ConfigurationError(
             f"{ssl.OPENSSL_VERSION} of this image does not accept the keys that the master made: "
@@ -156,14 +166,17 @@ def _require_handshake(master: Files, worker: Files, run: Run) -> None:
         ) from problem
 
 
-def check_handshake(master: Files, worker: Files, master_name: str, worker_name: str) -> None:
+def check_handshake(
+    master: Files, worker: Files, master_name: str, worker_name: str, generated: Path
+) -> None:
     """Connect a master and a worker with these keys, in memory.
 
+    The keys are in the folder `generated` for the moment at which they are read.
     Each verifies the other as in a run, and as strictly as `ssl` can. Raises ssl.SSLError when one
     of them refuses the other.
     """
     # `ssl` reads keys only from files.
-    with tempfile.TemporaryDirectory(dir=GENERATED) as made:
+    with tempfile.TemporaryDirectory(dir=generated) as made:
         of_master = _write_folder(Path(made, "master"), master, worker)
         of_worker = _write_folder(Path(made, "worker"), worker, master)
         client_side = Keys(str(of_master), worker_name).client()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Callable
 
 from hvd_pods.cluster.kube import Api
@@ -15,6 +16,7 @@ from hvd_pods.rules.effects import CountFinished, Deliver, PrepareNewcomers
 from hvd_pods.rules.events import Delivered, Event, FinishedCounted, NewcomersReady
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.paths import CODE, CODE_SOURCE
 
 
 class CodeEffects:
@@ -40,7 +42,7 @@ class CodeEffects:
         run = assignment.run
         within = run.workers_timeout_seconds if run.installs_requirements else 0.0
         # All attempts share it: a worker need not get it twice.
-        self.code = UserCode(run.code, within, is_stopped)
+        self.code = UserCode(run.code, Path(CODE_SOURCE), Path(CODE), within, is_stopped)
 
     @carries_out(Deliver, work_queues.DELIVER)
     def deliver(self, effect: Deliver) -> Event:

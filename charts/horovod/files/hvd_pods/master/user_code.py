@@ -18,7 +18,6 @@ from hvd_pods.pod.code_archive import KEEP_PACKAGES, digest, pack, read_source, 
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
-from hvd_pods.shared.paths import CODE, CODE_SOURCE
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvd_pods.shared.run import Code, Pod, Worker
 from hvd_pods.shared.untrusted import one_line
@@ -33,15 +32,22 @@ LONGEST_REASON = 2000
 
 
 class UserCode:
-    """The code of a run, if it has a version; pip has `install_within` seconds, 0: no pip."""
+    """The code of a run, if it has a version; pip has `install_within` seconds, 0: no pip.
+
+    The ConfigMap is mounted at `source`. `folder` has a folder for each version.
+    """
 
     def __init__(
         self,
         code: Code,
+        source: Path,
+        folder: Path,
         install_within: float = 0.0,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._code = code
+        self._source = source
+        self._folder = folder
         # Also the name of its folder in the workers.
         self.name = code.version
         self._install_within = install_within
@@ -52,7 +58,7 @@ class UserCode:
     @property
     def directory(self) -> Path:
         """The directory in which the launcher and the ranks start."""
-        return Path(CODE, self.name) if self.name else Path.cwd()
+        return self._folder / self.name if self.name else Path.cwd()
 
     def unpack(self) -> None:
         """Unpack the code in this pod. Raises ConfigurationError if it is broken or another one."""
@@ -60,7 +66,7 @@ class UserCode:
             return
         try:
             # Read once: the kubelet may mount another ConfigMap at any time.
-            files = read_source(Path(CODE_SOURCE))
+            files = read_source(self._source)
             self._require_own(digest(files))
             self._content = pack(files)
             unpack(self._content, self.directory)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
 from typing import Mapping, Sequence
 
 from hvd_pods.agent.keys import Keys
-from hvd_pods.cluster.key_secrets import find_keys
+from hvd_pods.cluster.key_secrets import Folders, find_keys
 from hvd_pods.cluster.kube import Api
 from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.remote import AgentAccess
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.paths import GENERATED, KEYS
 from hvd_pods.shared.run import Worker
 
 # Timeout in seconds for the master's keys.
@@ -44,7 +46,7 @@ class WorkerAccess:
         """Find the master's keys, or make them. Raises RunError."""
         if not self._keys.done():
             run = self._assignment.run
-            folder = find_keys(self._api, run)
+            folder = find_keys(self._api, run, Folders(Path(KEYS), Path(GENERATED)))
             keys = Keys(str(folder), run.worker_name)
             keys.client()
             self._keys.set_result(keys)

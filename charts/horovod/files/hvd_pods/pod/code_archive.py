@@ -101,24 +101,30 @@ def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: 
     path.chmod(0o755 if member.mode & 0o111 else 0o644)
 
 
-def main() -> int:
-    """Unpack the code from standard input on a worker, and remove the code of earlier runs.
+def replace(name: str, content: bytes, code: Path, *, keeps_packages: bool) -> int:
+    """Unpack the code with this name below the folder `code`, and remove that of earlier runs.
 
     Return 1 when the code could not be unpacked, with the reason on standard error.
     """
-    directory = Path(CODE, sys.argv[1])
+    directory = code / name
     try:
-        unpack(sys.stdin.buffer.read(), directory)
+        unpack(content, directory)
     except (OSError, tarfile.TarError, EOFError) as problem:
         print(f"cannot unpack the code in {directory}: {problem}", file=sys.stderr)
         return 1
     kept = {directory}
-    if KEEP_PACKAGES in sys.argv[2:]:
-        kept.add(packages.FOLDER)
-    for other in Path(CODE).iterdir():
+    if keeps_packages:
+        kept.add(code / packages.FOLDER.name)
+    for other in code.iterdir():
         if other not in kept:
             shutil.rmtree(other, ignore_errors=True)
     return 0
+
+
+def main() -> int:
+    """Replace the code on a worker by that on standard input."""
+    keeps = KEEP_PACKAGES in sys.argv[2:]
+    return replace(sys.argv[1], sys.stdin.buffer.read(), Path(CODE), keeps_packages=keeps)
 
 
 if __name__ == "__main__":
