@@ -48,7 +48,7 @@ class MasterPod:
         self.programs = folder / "programs"
         self.termination_log = folder / "termination-log"
         for made in (self.generated, self.programs):
-            made.mkdir()
+            made.mkdir(exist_ok=True)
         _move_paths(patch, paths.GENERATED, self.generated)
         _move_paths(patch, paths.KEYS, keys)
         patch.setattr(gateway_client, "SOCKET", str(self.generated / "gateway.sock"))

@@ -36,12 +36,11 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def exchange(tmp_path: Path) -> Path:
     """The folder that the container shares with the master, beside the master's private key."""
-    folder = tmp_path / "results"
-    folder.mkdir()
-    (tmp_path / "user-key").write_text("1 PRIVATE")
-    monkeypatch.setattr(results, "EXCHANGE", folder)
+    folder = tmp_path / "generated" / "results"
+    folder.mkdir(parents=True)
+    folder.with_name("user-key").write_text("1 PRIVATE")
     return folder
 
 
@@ -104,7 +103,7 @@ def test_results_that_cannot_be_stored_are_tried_again(
     exchange: Path, sidecar: Sidecar, store: Path
 ) -> None:
     sidecar('echo x >>"$STORE/tries"; exit 9')
-    assert "exit code 9" in results.store(TIMEOUT, lambda: False, first_pause=0.01)
+    assert "exit code 9" in results.store(exchange, TIMEOUT, lambda: False, first_pause=0.01)
     assert len((store / "tries").read_text().splitlines()) == 4
 
 
@@ -127,14 +126,14 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     assert "`results.command`" in first.stdout.readline()
     wait_until((exchange / "answer").exists, TIMEOUT, "the master is told")
     assert (exchange / "answer").read_text().startswith("137 "), "as of a process that was killed"
-    assert results.store(TIMEOUT, lambda: False) == ""
+    assert results.store(exchange, TIMEOUT, lambda: False) == ""
     assert (store / "model").read_text() == "weights"
 
 
 def test_storing_ends_at_its_time_out(exchange: Path) -> None:
     os.mkfifo(exchange / "go")
     with (exchange / "go").open("r+b", buffering=0):
-        assert results.store(0.05, lambda: False) == results.TOO_LONG
+        assert results.store(exchange, 0.05, lambda: False) == results.TOO_LONG
 
 
 @pytest.mark.slow
@@ -166,7 +165,7 @@ def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
 ) -> None:
     """Such as the private key, which would then be in the log, in an event and in the record."""
     os.mkfifo(exchange / "go")
-    stored = background(partial(results.store, TIMEOUT, lambda: False, attempts=1))
+    stored = background(partial(results.store, exchange, TIMEOUT, lambda: False, attempts=1))
     (exchange / "go").read_text()
     PLACE[kind](exchange / "answer")
     failure = stored.result(TIMEOUT)
@@ -178,6 +177,6 @@ def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
 @pytest.mark.parametrize("kind", ["link", "long file", "folder"])
 def test_request_goes_to_nothing_but_a_pipe(exchange: Path, kind: str) -> None:
     PLACE[kind](exchange / "go")
-    failure = results.store(TIMEOUT, lambda: False, attempts=1, ready_within=0.05)
+    failure = results.store(exchange, TIMEOUT, lambda: False, attempts=1, ready_within=0.05)
     assert failure not in ("", results.TOO_LONG)
     assert (exchange.parent / "user-key").read_text() == "1 PRIVATE"

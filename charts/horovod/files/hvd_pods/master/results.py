@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 import time
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -31,6 +32,7 @@ IsStopped = Callable[[], bool]
 
 
 def store(
+    exchange: Path,
     within: float,
     is_stopped: IsStopped,
     *,
@@ -38,11 +40,14 @@ def store(
     ready_within: float = READY_WITHIN,
     first_pause: float = FIRST_PAUSE,
 ) -> str:
-    """Run the command at most `attempts` times; return why it failed, or "" when it succeeded."""
+    """Run the command at most `attempts` times; return why it failed, or "" when it succeeded.
+
+    The container has the folder `exchange`, too.
+    """
     pause = first_pause
     until = time.monotonic() + within
     for left in reversed(range(attempts)):
-        failure = _try(until, ready_within, is_stopped)
+        failure = _try(exchange, until, ready_within, is_stopped)
         if not failure or not left or is_stopped() or time.monotonic() + pause > until:
             break
         log(f"{failure}; trying again in {pause:.0f} s")
@@ -52,17 +57,19 @@ def store(
     return failure
 
 
-def _try(until: float, ready_within: float, is_stopped: IsStopped) -> str:
+def _try(exchange: Path, until: float, ready_within: float, is_stopped: IsStopped) -> str:
     if time.monotonic() > until:
         return TOO_LONG
     try:
-        (EXCHANGE / "answer").unlink(missing_ok=True)
+        (exchange / "answer").unlink(missing_ok=True)
         log("storing the results")
-        if not _wait(_ask, min(until, time.monotonic() + ready_within), is_stopped):
+        if not _wait(
+            partial(_ask, exchange), min(until, time.monotonic() + ready_within), is_stopped
+        ):
             return TERMINATED if is_stopped() else f"the container results is not running; {_see()}"
-        if not _wait(lambda: os.path.lexists(EXCHANGE / "answer"), until, is_stopped):
+        if not _wait(lambda: os.path.lexists(exchange / "answer"), until, is_stopped):
             return TERMINATED if is_stopped() else TOO_LONG
-        answer = read_file(EXCHANGE / "answer", LONGEST_TEXT).decode(errors="replace")
+        answer = read_file(exchange / "answer", LONGEST_TEXT).decode(errors="replace")
     except OSError as problem:
         return f"the container results does not answer as it should: {problem}; {_see()}"
     code, _, reason = answer.strip().partition(" ")
@@ -73,11 +80,11 @@ def _see() -> str:
     return f"for the reason, see kubectl logs {socket.gethostname()} --container results"
 
 
-def _ask() -> bool:
+def _ask(exchange: Path) -> bool:
     """Ask the container to run the command; False when it is not ready for a request."""
     try:
         # The container makes the FIFO: a link there could lead to any file of this process.
-        go = os.open(EXCHANGE / "go", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        go = os.open(exchange / "go", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         # The FIFO does not exist yet, or has no reader.
         return False

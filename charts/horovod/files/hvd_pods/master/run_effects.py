@@ -168,4 +168,6 @@ class EffectRunner:
     @carries_out(StoreResults, work_queues.RESULTS)
     def store_results(self, effect: StoreResults) -> Event:
         """Make the sidecar store the results."""
-        return ResultsStored(results.store(effect.timeout_seconds, self._stopped.is_set))
+        return ResultsStored(
+            results.store(results.EXCHANGE, effect.timeout_seconds, self._stopped.is_set)
+        )
