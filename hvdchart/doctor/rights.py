@@ -61,18 +61,16 @@ _FOLLOW = (
     ("batch", "jobs", ("list", "watch")),
 )
 _ENTER = (("", "pods/exec", ("create",)), ("", "pods/portforward", ("create",)))
-PURPOSES = {
-    "rights to deploy": _DEPLOY,
-    "rights to follow a run": _FOLLOW,
-    "rights to enter pods": _ENTER,
-}
+TO_DEPLOY = "rights to deploy"
+TO_FOLLOW = "rights to follow a run"
 _OPTIONAL = "rights to enter pods"
+PURPOSES = {TO_DEPLOY: _DEPLOY, TO_FOLLOW: _FOLLOW, _OPTIONAL: _ENTER}
 
 
 def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
     """Yield the rights for a purpose, including those for objects that a spec's values enable."""
     yield from _rights(PURPOSES[purpose])
-    if purpose != "rights to deploy":
+    if purpose != TO_DEPLOY:
         return
     given = values or {}
     for (key, switch), (group, resource) in _OPTIONAL_OBJECTS.items():

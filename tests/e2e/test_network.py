@@ -11,6 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
+from hvd_pods.master import selftest
+from hvd_pods.shared.network_policies import UNENFORCED
 from tests.e2e.policy import enforcing
 from tests.support.namespace import CHART, Namespace, Values
 
@@ -145,7 +147,7 @@ class TestNetworkPolicies:
         self, namespace: Namespace
     ) -> None:
         assert ask_doctor(namespace) == "ok"
-        assert "the NetworkPolicy is enforced" in ask_helm_test(namespace)
+        assert selftest.ENFORCED in ask_helm_test(namespace)
 
     # The policies blocked these connections, and not something else.
     @pytest.mark.usefixtures("lifted")
@@ -165,7 +167,7 @@ class TestNetworkPolicies:
         self, namespace: Namespace
     ) -> None:
         assert ask_doctor(namespace) == "problem"
-        assert "nothing enforces the NetworkPolicy" in ask_helm_test(namespace)
+        assert UNENFORCED in ask_helm_test(namespace)
 
 
 def add_proxy(job: Values, native: bool) -> None:

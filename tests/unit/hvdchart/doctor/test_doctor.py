@@ -20,7 +20,7 @@ from hvdchart.doctor.namespace_checks import (
     examine_security,
 )
 from hvdchart.doctor.needs import pod_needs, security_level
-from hvdchart.doctor.rights import Right, needed_rights
+from hvdchart.doctor.rights import TO_DEPLOY, TO_FOLLOW, Right, needed_rights
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
@@ -245,7 +245,7 @@ def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
         for rule in rules
         for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])
     }
-    assert granted <= set(needed_rights("rights to deploy", None))
+    assert granted <= set(needed_rights(TO_DEPLOY, None))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
 def test_right_to_patch_pods_is_needed_where_the_masters_role_has_it(
     changes: dict[str, Any], is_needed: bool
 ) -> None:
-    needed = set(needed_rights("rights to deploy", changes))
+    needed = set(needed_rights(TO_DEPLOY, changes))
     assert (Right("", "pods", "patch") in needed) is is_needed
 
 
@@ -273,7 +273,7 @@ def test_rights_on_roles_are_needed_only_where_the_chart_creates_one(
     values: dict[str, Any],
 ) -> None:
     """With the ClusterRole `edit`, people may create everything else."""
-    resources = {right.resource for right in needed_rights("rights to deploy", values)}
+    resources = {right.resource for right in needed_rights(TO_DEPLOY, values)}
     assert "statefulsets" in resources
     assert not resources & {"roles", "rolebindings", "endpointslices"}
 
@@ -290,7 +290,7 @@ def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> Non
         "podDisruptionBudget": {"enabled": True},
         "metrics": {"podMonitor": True, "rules": True},
     }
-    resources = {right.resource for right in needed_rights("rights to deploy", values)}
+    resources = {right.resource for right in needed_rights(TO_DEPLOY, values)}
     plurals = {
         kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s" for kind in kinds
     }
@@ -364,8 +364,8 @@ def test_problems_are_found_with_their_remedies_and_counted(
     texts = {each["subject"]: each["text"] for each in problems}
     assert texts.keys() == {
         "Helm",
-        "rights to deploy",
-        "rights to follow a run",
+        TO_DEPLOY,
+        TO_FOLLOW,
         "Pod Security",
         "quotas",
         "claim results",
@@ -402,7 +402,7 @@ def test_remedies_for_a_script_name_its_options(
         ),
         (["version list"], [], 7, {"cluster": "problem", "Helm": "ok"}),
         ([], ["-n", "none"], 7, {"cluster": "ok", "namespace": "problem"}),
-        ([], [], 0, {"image builder": "unknown", "rights to deploy": "ok"}),
+        ([], [], 0, {"image builder": "unknown", TO_DEPLOY: "ok"}),
     ],
 )
 def test_what_cannot_be_examined_is_unknown_or_a_problem(
