@@ -42,7 +42,8 @@ def load_source() -> Node:
         if "inherits" in items:
             parent = source["properties"][items.pop("inherits")]
             items["properties"] = {**parent["properties"], **items["properties"]}
-    _fill_in(source)
+    for each in (source, *source["$defs"].values()):
+        _fill_in(each)
     return source
 
 
@@ -58,9 +59,9 @@ def _fill_in(node: Node) -> None:
                     sys.exit(f"{SOURCE}: {name}: `{keyword}`: resources.json has no {limit}")
                 child[keyword] = known[limit]
         if "pattern" in child:
-            child["pattern"] = child["pattern"].replace("{hostLabel}", known["hostLabel"])
+            child["pattern"] = _with_facts(child["pattern"], known)
         if "description" in child:
-            child["description"] = _with_numbers(
+            child["description"] = _with_facts(
                 child["description"],
                 {**known, name: child["effective"]} if "effective" in child else known,
             )
@@ -68,9 +69,9 @@ def _fill_in(node: Node) -> None:
         _fill_in(node["items"])
 
 
-def _with_numbers(text: str, numbers: Node) -> str:
-    """Return the text with each number in the place of its name in braces."""
-    return NAME.sub(lambda found: str(numbers.get(found[1], found[0])), text)
+def _with_facts(text: str, facts: Node) -> str:
+    """Return the text with each number or pattern in the place of its name in braces."""
+    return NAME.sub(lambda found: str(facts.get(found[1], found[0])), text)
 
 
 def render_schema(source: Node) -> str:

@@ -420,13 +420,7 @@ ABSOLUTE = String("an absolute path without ..", r"/(?!(?:.*/)?\.\.(?:/|$))[^\x0
 RELATIVE = String("a relative path without ..", r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f]+", 1024)
 HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9])?", 253)
 INTERFACE = String("the name of a network interface", r"[-._a-zA-Z0-9]+", 15)
-IMAGE = String(
-    "an image name in lower case without the tag",
-    # Only a registry before a slash has a port: docker pull reads a:1 as a name and a tag.
-    r"([a-z0-9]([-a-z0-9._]*[a-z0-9])?:[0-9]+/)?[a-z0-9]+([-._]+[a-z0-9]+)*"
-    r"(/[a-z0-9]+([-._]+[a-z0-9]+)*)*",
-    255,
-)
+IMAGE = String("an image name in lower case without the tag", _NAMES["imageName"], 255)
 TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)
 DIGEST = String(
     "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",

@@ -234,6 +234,8 @@ WRONG_VALUES: list[tuple[Values, list[str]]] = [
     ({"wroker": {}}, ["wroker"]),
     ({"launch": {"mode": "mpiexec"}}, ["/launch/mode"]),
     ({"worker": {"number": "two"}}, ["/worker/number"]),
+    ({"image": {"repository": "r.example:5000/a:1"}}, ["/image/repository", "r.example:5000/a:1"]),
+    ({"worker": {"image": {"repository": "python:3.11"}}}, ["/worker/image/repository"]),
     ({"agent": {"port": 1023}}, ["/agent/port"]),
     ({"agent": {"generation": 0}}, ["/agent/generation"]),
     ({"launch": {"preload": ["a..b"]}}, ["preload"]),
