@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Output, keep_inputs
-from hvdchart.cli.terminal import note, write_document
+from hvdchart.cli.terminal import note, write_output
 
 
 def migrate(
@@ -51,11 +51,9 @@ def migrate(
     migration = migrate_file(data, name, values_schema())
     values = values_text(migration, file.name if file.name != "-" else "standard input")
     lines = report_text(migration)
-    if output is not None:
-        write_atomically(output, values)
     if report is None:
         note(*lines.splitlines())
     else:
+        # Before the values: without a report, nobody knows what to check in them.
         write_atomically(report, lines)
-    if output is None:
-        write_document(values)
+    write_output(output, values)

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
-from hvdchart.errors import SpecError
+from hvdchart.errors import FileError, SpecError
 from hvdchart.migrate.migration_text import report_text, values_text
 from hvdchart.spec.yaml_tree import MAX_BYTES
 from tests.support.migrations import FILES, FOLDER, PATHS, migrate_old, migrate_path
@@ -89,6 +89,14 @@ def test_values_and_report_cannot_be_one_file(tmp_path: Path) -> None:
     words = ["migrate", str(PATHS["mpijob-v1.yaml"]), "-w", str(output), "--report"]
     done = CliRunner().invoke(app, [*words, f"{tmp_path}/./values.yaml"])
     assert (done.exit_code, output.exists()) == (2, False)
+
+
+def test_no_values_are_written_without_their_report(tmp_path: Path) -> None:
+    output = tmp_path / "values.yaml"
+    words = ["migrate", str(PATHS["mpijob-v1.yaml"]), "-w", str(output)]
+    done = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "none" / "report.txt")])
+    assert isinstance(done.exception, FileError)
+    assert not output.exists()
 
 
 def test_command_reads_standard_input_and_prints_values_and_report() -> None:
