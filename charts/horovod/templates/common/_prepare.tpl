@@ -545,7 +545,10 @@ Finds the Job. Without access to the cluster, what this and the next two steps f
 {{- end -}}
 {{- end }}
 
-{{/* Not empty when an object has all of the labels. Call with (dict "of" $object "labels" $labels). */}}
+{{/*
+"true" when an object has all of the labels, else empty.
+Call with (dict "of" $object "labels" $labels).
+*/}}
 {{- define "horovod.hasLabels" -}}
 {{- $has := .of.metadata.labels | default dict -}}
 {{- $missing := false -}}
@@ -554,7 +557,7 @@ Finds the Job. Without access to the cluster, what this and the next two steps f
     {{- $missing = true -}}
   {{- end -}}
 {{- end -}}
-{{- if not $missing -}}yes{{- end -}}
+{{- if not $missing -}}true{{- end -}}
 {{- end }}
 
 {{/*
@@ -580,20 +583,20 @@ Reads how the run ended: from its Job, or from the record after the Job has been
 {{- $_ := set .facts "outcome" $outcome -}}
 {{- $_ := set .facts "recordedEnd" $recorded -}}
 {{- $_ := set .facts "jobIsGone" (and (not .facts.job) (not (empty $recorded))) -}}
-{{- $_ := set .facts "workersAreDone" (eq $isRemoval "yes") -}}
+{{- $_ := set .facts "workersAreDone" (not (empty $isRemoval)) -}}
 {{- end }}
 
 {{/*
-Not empty where a run that has ended leaves no workers. The master scales them to zero at the end by the same
-rule (scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it must not
-scale them up, and `cleanup` may be another one than at the end, such as Always after a failed run has been
-looked at.
+"true" where a run that has ended leaves no workers, else empty. The master scales them to zero at the end by
+the same rule (scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it
+must not scale them up, and `cleanup` may be another one than at the end, such as Always after a failed run
+has been looked at.
 Call with (dict "outcome" "Failed" "cleanup" "Always").
 */}}
 {{- define "horovod.removesWorkers" -}}
 {{- $outcomes := get (dict "OnSuccess" (list "Finished") "Always" (list "Finished" "Failed")) .cleanup
   | default list -}}
-{{- if has .outcome $outcomes -}}yes{{- end -}}
+{{- if has .outcome $outcomes -}}true{{- end -}}
 {{- end }}
 
 {{/*
