@@ -14,6 +14,10 @@ PREPARE = TEMPLATES / "common" / "_prepare.tpl"
 COMMENT = re.compile(r"\{\{-? ?/\*(.*?)\*/ ?-?\}\}", re.DOTALL)
 DECLARATION = re.compile(r"^  ([a-z]\S*(?:, [a-z]\S*)*)  +\S", re.MULTILINE)
 SET = re.compile(r'\bset \$?\.?(facts|group|[a-z]+) "([A-Za-z0-9]+)"')
+# The calls of `set` that are no statement of their own.
+NESTED_SET = re.compile(r"(?<!\$_ := )(?<![$.\w])set\b")
+ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+STRING = re.compile(r'"(?:\\.|[^"\\])*"|`[^`]*`')
 READ = re.compile(r"\bfacts\.(\w+)(?:\.(\w+))?")
 DEFINED = re.compile(r'\bdefine "([^"]+)"')
 INCLUDED = re.compile(r'\binclude "([^"]+)"')
@@ -88,3 +92,14 @@ def test_refusals_have_one_form() -> None:
     """The definition horovod.refuse alone calls `fail`."""
     texts = (COMMENT.sub("", text) for text in read_templates().values())
     assert sum(len(re.findall(r"\bfail\b", text)) for text in texts) == 1
+
+
+def test_set_has_one_form() -> None:
+    """`set` is a statement: {{- $_ := set $map "key" value -}}."""
+    texts = {file: COMMENT.sub("", text) for file, text in read_templates().items()}
+    actions = {
+        file.name: [STRING.sub("", action) for action in ACTION.findall(text)]
+        for file, text in texts.items()
+    }
+    found = {name: [one for one in of if NESTED_SET.search(one)] for name, of in actions.items()}
+    assert {name: of for name, of in found.items() if of} == {}

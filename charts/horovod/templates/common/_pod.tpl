@@ -49,8 +49,9 @@ Call with (dict "root" $ "containers" $list).
 {{- define "horovod.addedContainers" -}}
 {{- $context := .root.Values.securityContext -}}
 {{- range .containers }}
-- {{ ternary . (set (deepCopy .) "securityContext" $context) (hasKey . "securityContext")
-  | toYaml | nindent 2 | trim }}
+{{- $container := deepCopy . }}
+{{- if not (hasKey . "securityContext") }}{{- $_ := set $container "securityContext" $context }}{{- end }}
+- {{ toYaml $container | nindent 2 | trim }}
 {{- end }}
 {{- end }}
 

@@ -152,7 +152,7 @@ each rendering would make other keys, so that the first master makes them if it 
 {{- $_ := set $keys "data" $kept -}}
 {{- if not (or $isComplete $masterMakes) -}}
   {{- range $of, $name := $names -}}
-    {{- $_ := dict "of" $of "name" $name | include "horovod.newKey" | fromJson | set $keys.data $of -}}
+    {{- $_ := set $keys.data $of (include "horovod.newKey" (dict "of" $of "name" $name) | fromJson) -}}
   {{- end -}}
 {{- end -}}
 {{- $_ := set .facts "keys" $keys -}}
@@ -495,7 +495,8 @@ Call with (dict "root" $ "hash" "identity").
 {{- end -}}
 {{- $ofRun := dict "from" .root.Values "keys" (omit $keys "workerGroups") -}}
 {{- $hashed := include "horovod.pickHashed" $ofRun | fromJson -}}
-{{- set $hashed "workerGroups" $groups | toJson -}}
+{{- $_ := set $hashed "workerGroups" $groups -}}
+{{- toJson $hashed -}}
 {{- end }}
 
 {{/*
@@ -525,7 +526,8 @@ Finds the Job. Without access to the cluster, what this and the next two steps f
 */}}
 {{- define "horovod.findJob" -}}
 {{- $facts := .facts -}}
-{{- $own := set (include "horovod.releaseLabels" . | fromYaml) "hvdchart/run" .facts.id -}}
+{{- $own := include "horovod.releaseLabels" . | fromYaml -}}
+{{- $_ := set $own "hvdchart/run" .facts.id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
   {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $facts.settingsHash -}}
@@ -751,8 +753,9 @@ Call with (dict "root" $ "group" $group "nodes" $list).
     {{- $fields := list (dict "key" "metadata.name" "operator" "In" "values" (list $node)) -}}
     {{- /* Terms are alternatives, so that each term of the group is repeated with each node. */ -}}
     {{- range dig $required "nodeSelectorTerms" (list dict) $own -}}
-      {{- $all := concat (.matchFields | default list) $fields -}}
-      {{- $terms = append $terms (set (deepCopy .) "matchFields" $all) -}}
+      {{- $term := deepCopy . -}}
+      {{- $_ := set $term "matchFields" (concat (.matchFields | default list) $fields) -}}
+      {{- $terms = append $terms $term -}}
     {{- end -}}
     {{- $preferences = append $preferences (dict "weight" 100 "preference" (dict "matchFields" $fields)) -}}
   {{- end -}}
@@ -842,7 +845,8 @@ the settings only. */ -}}
 {{- $master := first $pod.spec.containers -}}
 {{- /* What unpacks the programs stays; the arguments of the master's own program follow. */ -}}
 {{- $unpack := slice $master.command 0 (len $facts.programs.command) -}}
-{{- $_ := concat $unpack (list "-I" "/horovod/bin/hvd_pods/master/selftest.py") | set $master "command" -}}
+{{- $program := list "-I" "/horovod/bin/hvd_pods/master/selftest.py" -}}
+{{- $_ := set $master "command" (concat $unpack $program) -}}
 {{- $env := append $master.env (dict "name" "HVD_TESTED_JOB" "value" $facts.jobName) -}}
 {{- if $facts.hasPolicy -}}
   {{- $env = append $env (dict "name" "HVD_POLICY" "value" "Enabled") -}}

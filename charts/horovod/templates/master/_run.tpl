@@ -23,7 +23,7 @@ not have the workers' interface, so that only the workers' environment names it.
   {{- range $key, $value := $labels -}}
     {{- $terms = append $terms (printf "%s=%s" $key $value) -}}
   {{- end -}}
-  {{- $_ := join "," $terms | set $selectors $component -}}
+  {{- $_ := set $selectors $component (join "," $terms) -}}
 {{- end -}}
 {{- $binding := .Values.launch.binding -}}
 {{- $launch := .facts.effective.launch -}}

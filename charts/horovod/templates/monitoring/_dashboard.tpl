@@ -6,10 +6,12 @@ Grafana takes one dashboard for each UID.
 {{- $name := printf "%s/%s" .Release.Namespace .facts.fullname -}}
 {{- $shown := dict "namespace" .Release.Namespace "release" .facts.fullname -}}
 {{- $board := .Files.Get "files/dashboard.json" | fromJson -}}
-{{- $_ := sha1sum $name | set $board "uid" -}}
-{{- $_ := printf "hvdchart: %s in %s" .facts.fullname .Release.Namespace | set $board "title" -}}
+{{- $_ := set $board "uid" (sha1sum $name) -}}
+{{- $_ := set $board "title" (printf "hvdchart: %s in %s" .facts.fullname .Release.Namespace) -}}
 {{- range $variable := $board.templating.list -}}
-  {{- with get $shown $variable.name -}}{{- $_ := dict "text" . "value" . | set $variable "current" -}}{{- end -}}
+  {{- with get $shown $variable.name -}}
+    {{- $_ := set $variable "current" (dict "text" . "value" .) -}}
+  {{- end -}}
 {{- end -}}
 {{- toJson $board -}}
 {{- end }}

@@ -22,7 +22,8 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- with include "horovod.addedPodFields" $group }}
   {{- . | trim | nindent 0 }}
 {{- end }}
-{{- $scheduling := set (pick $group "nodeSelector" "tolerations") "affinity" .affinity }}
+{{- $scheduling := pick $group "nodeSelector" "tolerations" }}
+{{- $_ := set $scheduling "affinity" .affinity }}
 {{- with include "horovod.scheduling" $scheduling }}
 {{ trim . }}
 {{- end }}
