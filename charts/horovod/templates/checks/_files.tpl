@@ -19,13 +19,13 @@
 {{- if $staging.command -}}
   {{- $path := trimSuffix "/" $staging.path -}}
   {{- range .facts.groups -}}
-    {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) -}}
+    {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) | fromJson -}}
     {{- if not $mount -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name)
         "why" "staged data must be on a volume") -}}
     {{- end -}}
-    {{- if eq $path (trimSuffix "/" ($mount | fromJson).mountPath) -}}
+    {{- if eq $path (trimSuffix "/" $mount.mountPath) -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name)
         "why" "a mount cannot be replaced atomically"
@@ -41,7 +41,7 @@
       "what" "results.command is set but results.path is empty and worker.env has no OUTPUT_PATH"
       "do" "set results.path to the directory to store") -}}
   {{- end -}}
-  {{- $mount := include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $path) -}}
+  {{- $mount := include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $path) | fromJson -}}
   {{- $where := printf "the results are in %q (results.path or OUTPUT_PATH)" $path -}}
   {{- if not $mount -}}
     {{- include "horovod.refuse" (dict
@@ -49,7 +49,7 @@
       "why" "the master stores only what is on a volume") -}}
   {{- end -}}
   {{- range .Values.volumes -}}
-    {{- if and (eq .name ($mount | fromJson).name) (hasKey . "emptyDir") -}}
+    {{- if and (eq .name $mount.name) (hasKey . "emptyDir") -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s, on the emptyDir %q" $where .name)
         "why" "each pod has its own"

@@ -86,13 +86,15 @@
 {{- end -}}
 {{- /* The master starts one mpirun for all groups, which names the rank of each line or of no line. */ -}}
 {{- $first := first .facts.groups -}}
-{{- $given := include "horovod.envEntry" (dict "env" $first.env "name" "HVD_TAG_OUTPUT") | default "not set" -}}
+{{- $given := include "horovod.envEntry" (dict "env" $first.env "name" "HVD_TAG_OUTPUT") -}}
 {{- range rest .facts.groups -}}
-  {{- $own := include "horovod.envEntry" (dict "env" .env "name" "HVD_TAG_OUTPUT") | default "not set" -}}
+  {{- $own := include "horovod.envEntry" (dict "env" .env "name" "HVD_TAG_OUTPUT") -}}
   {{- if ne $own $given -}}
+    {{- $ofFirst := ternary "not set" $given (fromJson $given | empty) -}}
+    {{- $ofOwn := ternary "not set" $own (fromJson $own | empty) -}}
     {{- include "horovod.refuse" (dict
       "what" (printf
-        "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name)
+        "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $ofFirst $first.name $ofOwn .name)
       "why" "either all lines of a run name their rank or none"
       "do" "set it in worker.env only") -}}
   {{- end -}}

@@ -3,7 +3,7 @@
 {{- define "horovod.checkMonitoring" -}}
 {{- if .Values.horovod.timeline -}}
   {{- range .facts.groups -}}
-    {{- if not (include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH")) -}}
+    {{- if not (include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") | fromJson) -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name)
         "why" "the timeline is written there"
@@ -18,7 +18,7 @@
       "what" "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH"
       "do" "set tensorboard.logDir to the directory with the logs") -}}
   {{- end -}}
-  {{- if not (include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $logDir)) -}}
+  {{- if not (include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $logDir) | fromJson) -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "tensorboard.logDir is %q but no entry of volumeMounts contains it" $logDir)
       "why" "TensorBoard reads only from volumes") -}}

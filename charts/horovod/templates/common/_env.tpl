@@ -35,12 +35,12 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{- end }}
 
 {{/*
-The entry of a variable as JSON; empty where the list has none. Of several, it is the last one.
+The entry of a variable as JSON; {} where the list has none. Of several, it is the last one.
 Call with (dict "env" $list "name" "OUTPUT_PATH").
 */}}
 {{- define "horovod.envEntry" -}}
 {{- $name := .name -}}
-{{- $entry := "" -}}
-{{- range .env -}}{{- if eq .name $name -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
-{{- $entry -}}
+{{- $entry := dict -}}
+{{- range .env -}}{{- if eq .name $name -}}{{- $entry = . -}}{{- end -}}{{- end -}}
+{{- toJson $entry -}}
 {{- end }}

@@ -138,7 +138,7 @@ kubelet holds a pod back until the Secrets have them, but not the master that ma
 {{- end }}
 
 {{/*
-The volume mount that contains a path, as JSON; empty when none does.
+The volume mount that contains a path, as JSON; {} when none does.
 Call with (dict "mounts" $list "path" $path).
 */}}
 {{- define "horovod.mountOf" -}}
@@ -151,7 +151,7 @@ Call with (dict "mounts" $list "path" $path).
     {{- $found = . -}}
   {{- end -}}
 {{- end -}}
-{{- with $found -}}{{ toJson . }}{{- end -}}
+{{- toJson $found -}}
 {{- end }}
 
 {{/*

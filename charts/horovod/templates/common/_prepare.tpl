@@ -296,7 +296,7 @@ rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}
 {{- $sources := list -}}
 {{- $hasDevices := false -}}
 {{- range .facts.groups -}}
-  {{- $own := include "horovod.envEntry" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
+  {{- $own := include "horovod.envEntry" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") | fromJson -}}
   {{- $sources = append $sources (list (empty $own) .envFrom .image | toJson) -}}
   {{- $hasDevices = or $hasDevices .podSpec.resourceClaims .podSpec.runtimeClassName -}}
   {{- range $resource, $count := (.resources).limits -}}
@@ -314,7 +314,7 @@ rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}
   {{- end -}}
   {{- if $horovod.autotune -}}
     {{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
-    {{- if include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") -}}
+    {{- if include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") | fromJson -}}
       {{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}
     {{- end -}}
   {{- end -}}
@@ -325,7 +325,7 @@ rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}
   {{- with $horovod.cycleTimeMs -}}{{- $_ := set $variables "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
   {{- $added := list -}}
   {{- range $name, $value := $variables -}}
-    {{- if not (include "horovod.envEntry" (dict "env" $group.env "name" $name)) -}}
+    {{- if not (include "horovod.envEntry" (dict "env" $group.env "name" $name) | fromJson) -}}
       {{- $added = append $added (dict "name" $name "value" $value) -}}
     {{- end -}}
   {{- end -}}
@@ -461,8 +461,8 @@ Call with (dict "files" $map "prefix" "").
 {{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
   {{- $command = list "python3" (first $files) -}}
 {{- end -}}
-{{- $entry := include "horovod.envEntry" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") -}}
-{{- $output := ($entry | default "{}" | fromJson).value | default "" -}}
+{{- $entry := include "horovod.envEntry" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") | fromJson -}}
+{{- $output := $entry.value | default "" -}}
 {{- $_ := set .facts "command" $command -}}
 {{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
 {{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}

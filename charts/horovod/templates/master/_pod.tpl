@@ -82,10 +82,11 @@ spec:
 {{- $secrets := .facts.keys.secrets }}
 - {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" $secrets.master $secrets.worker | quote }}}
 {{- end }}
-{{- with include "horovod.envEntry" (dict "env" (first .facts.groups).env "name" "HVD_TAG_OUTPUT") }}
+{{- $ofFirst := dict "env" (first .facts.groups).env "name" "HVD_TAG_OUTPUT" }}
+{{- with include "horovod.envEntry" $ofFirst | fromJson }}
   {{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
   (hvd_pods/master/mpi.py). */}}
-- {{ . }}
+- {{ toJson . }}
 {{- end }}
 {{- if ne .Values.launch.framework "horovod" }}
 - {name: HVD_FRAMEWORK, value: {{ quote .Values.launch.framework }}}
