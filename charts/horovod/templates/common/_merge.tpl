@@ -33,11 +33,11 @@ Call with (dict "into" $values "defaults" $defaults).
 {{- end }}
 
 {{/*
-The maps of a list merged into one, as YAML: a later one overrides those before it, also with empty values,
+The maps of a list merged into one, as JSON: a later one overrides those before it, also with empty values,
 and null removes a key.
 */}}
 {{- define "horovod.layered" -}}
 {{- $all := dict -}}
 {{- range . -}}{{- include "horovod.mergeInto" (dict "into" $all "from" .) -}}{{- end -}}
-{{ toYaml $all }}
+{{- toJson $all -}}
 {{- end }}

@@ -14,7 +14,7 @@ priorityClassName: {{ . | quote }}
 schedulerName: {{ . | quote }}
 {{- end }}
 securityContext:
-  {{- list .Values.podSecurityContext | include "horovod.layered" | nindent 2 }}
+  {{- list .Values.podSecurityContext | include "horovod.layered" | fromJson | toYaml | nindent 2 }}
 {{- end }}
 
 {{/*

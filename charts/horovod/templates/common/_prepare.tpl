@@ -811,8 +811,8 @@ Call with (dict "root" $ "of" $group).
 {{- $labels := list $mesh.labels $values.podLabels .of.podLabels $queueLabels -}}
 {{- $annotations := list $gang $mesh.annotations $values.podAnnotations .of.podAnnotations $queueAnnotations -}}
 {{- dict
-  "labels" (include "horovod.layered" $labels | fromYaml)
-  "annotations" (include "horovod.layered" $annotations | fromYaml) | toJson -}}
+  "labels" (include "horovod.layered" $labels | fromJson)
+  "annotations" (include "horovod.layered" $annotations | fromJson) | toJson -}}
 {{- end }}
 
 {{/*
