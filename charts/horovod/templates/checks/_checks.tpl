@@ -1,7 +1,8 @@
 {{/*
-All refusals of values that contradict each other. The schema says what it can; these are the rest, each with
-both keys and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Only
-horovod.env refuses values itself, because it alone has the chart's variables beside those of the values.
+Refusals of values that contradict each other. The schema says what it can; these are the rest, each with
+both keys and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Two
+others refuse values later: horovod.checkKeptPrograms when the run that the upgrade keeps has been found, and
+horovod.env, because it alone has the chart's variables beside those of the values.
 */}}
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkNames" . -}}
