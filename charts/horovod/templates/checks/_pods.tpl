@@ -76,10 +76,9 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
 {{- define "horovod.checkPod" -}}
 {{- $of := .of -}}
 {{- $values := .values -}}
-{{- /* The fields that the chart sets, with the values that change them, or "" where nothing does. OF stands
-for worker, master or the group. */ -}}
+{{- /* The fields that the chart sets, with the values that change them, or "" where nothing does. */ -}}
 {{- $podFields := dict
-  "affinity" "OF.affinity"
+  "affinity" (printf "%s.affinity" $of)
   "automountServiceAccountToken" "serviceAccount"
   "containers" "worker.extraContainers"
   "enableServiceLinks" ""
@@ -87,8 +86,8 @@ for worker, master or the group. */ -}}
   "hostNetwork" "hostNetwork"
   "hostname" ""
   "imagePullSecrets" "imagePullSecrets"
-  "initContainers" "OF.initContainers"
-  "nodeSelector" "OF.nodeSelector"
+  "initContainers" (printf "%s.initContainers" $of)
+  "nodeSelector" (printf "%s.nodeSelector" $of)
   "priorityClassName" "priorityClassName"
   "restartPolicy" ""
   "schedulerName" "schedulerName"
@@ -98,19 +97,19 @@ for worker, master or the group. */ -}}
   "serviceAccountName" "serviceAccount"
   "setHostnameAsFQDN" ""
   "subdomain" ""
-  "terminationGracePeriodSeconds" "OF.terminationGracePeriodSeconds"
-  "tolerations" "OF.tolerations"
+  "terminationGracePeriodSeconds" (printf "%s.terminationGracePeriodSeconds" $of)
+  "tolerations" (printf "%s.tolerations" $of)
   "volumes" "volumes" -}}
 {{- $containerFields := dict
   "args" "master.args"
   "command" "master.args"
-  "env" "OF.env"
-  "envFrom" "OF.envFrom"
-  "image" "OF.image"
-  "imagePullPolicy" "OF.image"
+  "env" (printf "%s.env" $of)
+  "envFrom" (printf "%s.envFrom" $of)
+  "image" (printf "%s.image" $of)
+  "imagePullPolicy" (printf "%s.image" $of)
   "name" ""
   "ports" ""
-  "resources" "OF.resources"
+  "resources" (printf "%s.resources" $of)
   "restartPolicy" ""
   "restartPolicyRules" ""
   "securityContext" "securityContext"
@@ -126,7 +125,7 @@ for worker, master or the group. */ -}}
 {{- range $key, $owned := dict "podSpec" $podFields "container" $containerFields -}}
   {{- range $field, $value := get $values $key -}}
     {{- if hasKey $owned $field -}}
-      {{- $other := get $owned $field | replace "OF" $of -}}
+      {{- $other := get $owned $field -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s.%s has %s" $of $key $field)
         "why" "the chart sets that field"
