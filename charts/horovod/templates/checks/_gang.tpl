@@ -1,5 +1,4 @@
 {{/* Refusals of the gang. */}}
-
 {{- define "horovod.checkGang" -}}
 {{- if and .Values.gang (not .facts.gangApi) -}}
   {{- $remedy := "enable the feature gate GenericWorkload and that API, or set gang to Volcano" -}}

@@ -1,5 +1,4 @@
 {{/* Refusals of the timeline, TensorBoard and metrics. */}}
-
 {{- define "horovod.checkMonitoring" -}}
 {{- if .Values.horovod.timeline -}}
   {{- range .facts.groups -}}

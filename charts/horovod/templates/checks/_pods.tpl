@@ -1,6 +1,6 @@
-{{/* Refusals of what the values say of pods: images, placement, rights, fields, containers and labels. */}}
+{{/* Refusals about pods: images, placement, rights, fields, containers and labels. */}}
 {{- define "horovod.checkPods" -}}
-{{- /* The chart has no default image, because no public registry has one with everything that it needs. */ -}}
+{{- /* There is no default image: no public registry has one with everything that the chart needs. */ -}}
 {{- $owners := dict "master" .Values.master.image -}}
 {{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
 {{- if .Values.tensorboard.enabled -}}

@@ -94,8 +94,8 @@ it. */ -}}
 {{/*
 The programs of the pods: the archive that `make generate` makes of files/hvd_pods.
   programs.configMap  the ConfigMap with the archive
-  programs.command    what unpacks it, in the place of files/unpack.py, and then runs the Python whose arguments
-                      follow
+  programs.command    what unpacks it, in the place of files/unpack.py, and then runs the Python whose
+                      arguments follow
 */}}
 {{- define "horovod.preparePrograms" -}}
 {{- $hash := .Subcharts.programs.Files.Get "programs.tgz" | sha256sum -}}
@@ -159,8 +159,8 @@ each rendering would make other keys, so that the first master makes them if it 
 {{- end }}
 
 {{/*
-A new key and its certificate, as the data of a Secret in JSON. One authority signs for masters and another one
-for workers, so that a worker's key is useless for asking. Nothing keeps the authority's key.
+A new key and its certificate, as the data of a Secret in JSON. One authority signs for masters and another
+one for workers, so that a worker's key is useless for asking. Nothing keeps the authority's key.
 Call with (dict "of" "master" "name" $nameInTheCertificate).
 */}}
 {{- define "horovod.newKey" -}}
@@ -268,7 +268,8 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
 
 {{/*
 Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null,
-{} or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to those that are there.
+{} or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to those that are
+there.
 Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 */}}
 {{- define "horovod.mergeGroup" -}}
@@ -304,7 +305,8 @@ rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}
   {{- end -}}
 {{- end -}}
 {{- $areAlike := eq (len (uniq $sources)) 1 -}}
-{{- $_ := set .facts "ranksChooseFusion" (and (eq .Values.launch.mode "mpirun") (not $hasDevices) $areAlike) -}}
+{{- $isMpi := eq .Values.launch.mode "mpirun" -}}
+{{- $_ := set .facts "ranksChooseFusion" (and $isMpi (not $hasDevices) $areAlike) -}}
 {{- $horovod := .Values.horovod -}}
 {{- range $group := .facts.groups -}}
   {{- $variables := dict -}}
@@ -320,7 +322,8 @@ rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}
   {{- end -}}
   {{- /* 0 is a valid threshold: it disables fusion. */ -}}
   {{- if not (kindIs "invalid" $horovod.fusionThresholdMiB) -}}
-    {{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (mul $horovod.fusionThresholdMiB 1048576 | toString) -}}
+    {{- $bytes := mul $horovod.fusionThresholdMiB 1048576 -}}
+    {{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (toString $bytes) -}}
   {{- end -}}
   {{- with $horovod.cycleTimeMs -}}{{- $_ := set $variables "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
   {{- $added := list -}}
@@ -361,7 +364,8 @@ The gang: all pods of the run, which start together or not at all.
     {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
   {{- end -}}
   {{- if eq $api "scheduling.k8s.io/v1beta1" -}}
-    {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
+    {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go
+    on. */ -}}
     {{- $goesOn := gt (int .facts.spares) 0 -}}
     {{- range .facts.groups -}}{{- $goesOn = or $goesOn (gt (int .minimum) 0) -}}{{- end -}}
     {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
@@ -510,7 +514,8 @@ Call with (dict "from" $values "keys" $keys).
 {{- range $key, $none := .keys -}}
   {{- $value := index $.from $key -}}
   {{- if and (kindIs "map" $none) $none -}}
-    {{- $value = include "horovod.pickHashed" (dict "from" ($value | default dict) "keys" $none) | fromJson -}}
+    {{- $below := dict "from" ($value | default dict) "keys" $none -}}
+    {{- $value = include "horovod.pickHashed" $below | fromJson -}}
     {{- $none = dict -}}
   {{- end -}}
   {{- if not (or (kindIs "invalid" $value) (eq (toJson $value) (toJson $none))) -}}
@@ -695,8 +700,8 @@ namespace share it.
   {{- $ofRun := printf "%s-%s" .objectName (trunc 8 $facts.settingsHash) -}}
   {{- $name := ternary .objectName $ofRun (empty $facts.kueue) -}}
   {{- /* Workers keep the number that they were scaled to; 0 is that of a suspended run. Nobody ends the
-  workers of a run that has ended, so that an upgrade adds none, even where it changes the StatefulSet or finds
-  none. */ -}}
+  workers of a run that has ended, so that an upgrade adds none, even where it changes the StatefulSet or
+  finds none. */ -}}
   {{- $replicas := dig $name "spec" "replicas" 0 $facts.sets | default .maximum -}}
   {{- if or $.Values.master.suspend $facts.workersAreDone -}}
     {{- $replicas = 0 -}}
@@ -785,8 +790,9 @@ Call with (dict "root" $ "of" $group).
 {{- $queueLabels := dict -}}
 {{- $queueAnnotations := dict -}}
 {{- if $facts.kueue -}}
-  {{- /* Kueue takes the pods for a group of plain pods. It must not take the StatefulSets and the Job for jobs
-  of their own, so that only the pods have the queue's label. Its Workload has the name of the group. */ -}}
+  {{- /* Kueue takes the pods for a group of plain pods. It must not take the StatefulSets and the Job for
+  jobs of their own, so that only the pods have the queue's label. Its Workload has the name of the
+  group. */ -}}
   {{- $queueLabels = dict
     "kueue.x-k8s.io/queue-name" $facts.kueue
     "kueue.x-k8s.io/managed" "true"
@@ -809,7 +815,8 @@ Call with (dict "root" $ "of" $group).
 {{- end -}}
 {{- $mesh := $facts.mesh -}}
 {{- $labels := list $mesh.labels $values.podLabels .of.podLabels $queueLabels -}}
-{{- $annotations := list $gang $mesh.annotations $values.podAnnotations .of.podAnnotations $queueAnnotations -}}
+{{- $ofUser := list $values.podAnnotations .of.podAnnotations -}}
+{{- $annotations := concat (list $gang $mesh.annotations) $ofUser (list $queueAnnotations) -}}
 {{- dict
   "labels" (include "horovod.layered" $labels | fromJson)
   "annotations" (include "horovod.layered" $annotations | fromJson) | toJson -}}

@@ -1,6 +1,6 @@
 {{/*
-The dashboard of files/dashboard.json as JSON, which shows this run first. Its variables offer other runs, too.
-Grafana takes one dashboard for each UID.
+The dashboard of files/dashboard.json as JSON, which shows this run first. Its variables offer other runs,
+too. Grafana takes one dashboard for each UID.
 */}}
 {{- define "horovod.dashboard" -}}
 {{- $name := printf "%s/%s" .Release.Namespace .facts.fullname -}}

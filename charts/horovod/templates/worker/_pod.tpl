@@ -70,7 +70,8 @@ containers:
   {{- end }}
 volumes:
   {{- $volumes := include "horovod.chartVolumes" (dict "root" $root "component" "worker") | fromYamlArray }}
-  {{- include "horovod.uniqueItems" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
+  {{- $all := concat $volumes $group.volumes }}
+  {{- include "horovod.uniqueItems" (dict "items" $all "key" "name") | nindent 2 }}
 {{- end }}
 
 {{/*
