@@ -23,7 +23,7 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
 
     A map merges key by key, and null, {} or [] clears the worker's value. Entries of env, volumes
     and volumeMounts are added to the entries of all workers. Without groups, the workers are one.
-    The templates' rule is horovod.mergeGroup in charts/horovod/templates/common/_prepare.tpl.
+    The templates' rule is horovod.mergeGroup in charts/horovod/templates/facts/_groups.tpl.
     """
     worker = dict(values.get("worker") or {})
     worker |= {key: values.get(key) for key in ("volumes", "volumeMounts")}

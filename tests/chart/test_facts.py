@@ -119,7 +119,7 @@ def removals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     chart = tmp_path_factory.mktemp("removals")
     templates = chart / "templates"
     templates.mkdir()
-    shutil.copy(CHART / "templates" / "common" / "_prepare.tpl", templates)
+    shutil.copy(CHART / "templates" / "facts" / "_cluster.tpl", templates)
     (templates / "removals.yaml").write_text(REMOVALS)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: removals\nversion: 1.0.0\n")
     cases = [{"outcome": each, "cleanup": cleanup} for each in OUTCOMES for cleanup in CLEANUPS]

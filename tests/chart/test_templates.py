@@ -1,4 +1,4 @@
-"""The templates prepare their facts in one file, which declares all of them."""
+"""The templates prepare their facts in one folder, which declares all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chart.render import CHART
 
 TEMPLATES = CHART / "templates"
-PREPARE = TEMPLATES / "common" / "_prepare.tpl"
+FACTS = TEMPLATES / "facts"
 # The first comment describes the file, and the others what the definition below them does.
 COMMENT = re.compile(r"\{\{-? ?/\*(.*?)\*/ ?-?\}\}", re.DOTALL)
 DECLARATION = re.compile(r"^  ([a-z]\S*(?:, [a-z]\S*)*)  +\S", re.MULTILINE)
@@ -29,15 +29,16 @@ def read_templates(pattern: str = "*.*") -> dict[Path, str]:
 
 
 def declared_facts() -> list[str]:
-    """The names that the comments of _prepare.tpl list."""
-    _, *comments = COMMENT.findall(PREPARE.read_text())
+    """The names that the comments of the steps list."""
+    texts = [file.read_text() for file in sorted(FACTS.iterdir())]
+    comments = [comment for text in texts for comment in COMMENT.findall(text)[1:]]
     lists = (names for text in comments for names in DECLARATION.findall(text))
     return [name for names in lists for name in names.split(", ")]
 
 
 def set_facts() -> set[str]:
-    """The names that _prepare.tpl sets: of facts, and of keys of facts and of groups."""
-    text = COMMENT.sub("", PREPARE.read_text())
+    """The names that the steps set: of facts, and of keys of facts and of groups."""
+    text = "\n".join(COMMENT.sub("", file.read_text()) for file in sorted(FACTS.iterdir()))
     found = set(SET.findall(text))
     facts = {name for owner, name in found if owner == "facts"}
     keys = {f"{owner}.{name}" for owner, name in found if owner in facts}
