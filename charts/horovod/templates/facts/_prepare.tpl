@@ -77,6 +77,8 @@ Completes the values, and reads what several steps need.
                   the workers; the chart does not set its data
   kueue           Kueue's LocalQueue; empty without one
   hasTest         whether there is a pod of `helm test`
+  selectors       of the pods of the master and of the workers, as the API takes them in a query:
+                  KEY=VALUE,...
 */}}
 {{- define "horovod.prepareNames" -}}
 {{- $facts := .facts -}}
@@ -98,6 +100,16 @@ it. */ -}}
 {{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
 {{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
 {{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
+{{- $selectors := dict -}}
+{{- range $component := list "master" "worker" -}}
+  {{- $terms := list -}}
+  {{- $labels := include "horovod.selectorLabels" (dict "root" $ "component" $component) | fromYaml -}}
+  {{- range $key, $value := $labels -}}
+    {{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+  {{- end -}}
+  {{- $_ := set $selectors $component (join "," $terms) -}}
+{{- end -}}
+{{- $_ := set $facts "selectors" $selectors -}}
 {{- end }}
 
 {{/*

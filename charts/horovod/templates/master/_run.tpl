@@ -15,16 +15,6 @@ not have the workers' interface, so that only the workers' environment names it.
     "staged" .staged
   ) -}}
 {{- end -}}
-{{- /* The API takes a selector in a query as KEY=VALUE,... */ -}}
-{{- $selectors := dict -}}
-{{- range $component := list "master" "worker" -}}
-  {{- $terms := list -}}
-  {{- $labels := include "horovod.selectorLabels" (dict "root" $ "component" $component) | fromYaml -}}
-  {{- range $key, $value := $labels -}}
-    {{- $terms = append $terms (printf "%s=%s" $key $value) -}}
-  {{- end -}}
-  {{- $_ := set $selectors $component (join "," $terms) -}}
-{{- end -}}
 {{- $binding := .Values.launch.binding -}}
 {{- $launch := .facts.effective.launch -}}
 {{- $results := .facts.effective.results -}}
@@ -33,8 +23,8 @@ not have the workers' interface, so that only the workers' environment names it.
   "settings_hash" .facts.settingsHash
   "groups" $groups
   "service" .facts.fullname
-  "master_selector" $selectors.master
-  "worker_selector" $selectors.worker
+  "master_selector" .facts.selectors.master
+  "worker_selector" .facts.selectors.worker
   "args" .facts.command
   "mode" .Values.launch.mode
   "options" .Values.launch.options
