@@ -1,11 +1,12 @@
 {{/* Environment variables of containers. */}}
 
-{{/* Of the pods' user, whose UID may have no entry in the image's /etc/passwd. */}}
+{{/* Those of the pods' user as JSON: its UID may have no entry in the image's /etc/passwd. */}}
 {{- define "horovod.userVariables" -}}
 {{- /* The image's home directory is not writable, because the root file system is read-only. */ -}}
-- {name: HOME, value: /tmp}
-- {name: USER, value: horovod}
-- {name: LOGNAME, value: horovod}
+{{- list
+  (dict "name" "HOME" "value" "/tmp")
+  (dict "name" "USER" "value" "horovod")
+  (dict "name" "LOGNAME" "value" "horovod") | toJson -}}
 {{- end }}
 
 {{/*

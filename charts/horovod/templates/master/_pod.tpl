@@ -40,7 +40,7 @@ spec:
         {{- $program := list "-I" "-S" "-u" "/horovod/bin/hvd_pods/master/main.py" }}
         {{- concat .facts.programs.command $program | toYaml | nindent 8 }}
       env:
-        {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
+        {{- $variables := include "horovod.masterVariables" . | fromJsonArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env")
           | nindent 8 }}
       {{- with include "horovod.addedContainerFields" $master }}
@@ -57,46 +57,50 @@ spec:
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
-        {{- $mounts := include "horovod.chartMounts" (dict "root" . "component" "master") | fromYamlArray }}
+        {{- $mounts := include "horovod.chartMounts" (dict "root" . "component" "master") | fromJsonArray }}
         {{- $all := concat $mounts .Values.volumeMounts }}
         {{- include "horovod.uniqueItems" (dict "items" $all "key" "mountPath") | nindent 8 }}
   volumes:
-    {{- $volumes := include "horovod.chartVolumes" (dict "root" . "component" "master") | fromYamlArray }}
+    {{- $volumes := include "horovod.chartVolumes" (dict "root" . "component" "master") | fromJsonArray }}
     {{- $all := concat $volumes .Values.volumes }}
     {{- include "horovod.uniqueItems" (dict "items" $all "key" "name") | nindent 4 }}
 {{- end }}
 
-{{/* The variables that the chart sets in the master; master.env overrides them. */}}
+{{/* The variables that the chart sets in the master, as JSON; master.env overrides them. */}}
 {{- define "horovod.masterVariables" -}}
+{{- $keys := .facts.keys -}}
+{{- $metrics := .Values.metrics -}}
+{{- $ofAddress := dict "fieldRef" (dict "fieldPath" "status.podIP") -}}
+{{- $ofUid := dict "fieldRef" (dict "fieldPath" "metadata.labels['batch.kubernetes.io/controller-uid']") -}}
+{{- $ofJob := dict "fieldRef" (dict "fieldPath" "metadata.labels['batch.kubernetes.io/job-name']") -}}
 {{- /* For a custom command in Python. The master itself runs with -I, which ignores such variables. */ -}}
-- {name: PYTHONUNBUFFERED, value: "1"}
-{{ include "horovod.userVariables" . }}
-{{- /* Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled. */}}
-- {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$" "$$" | quote }}}
-- name: HVD_JOB_UID
-  valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}
-{{- /* MPICH's ranks connect to the master by this address, because they may not resolve its name. */}}
-- {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
-- {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
-{{- if .facts.keys.areOwn }}
-{{- $secrets := .facts.keys.secrets }}
-- {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" $secrets.master $secrets.worker | quote }}}
-{{- end }}
-{{- $ofFirst := dict "env" (first .facts.groups).env "name" "HVD_TAG_OUTPUT" }}
-{{- with include "horovod.envEntry" $ofFirst | fromJson }}
+{{- $unbuffered := list (dict "name" "PYTHONUNBUFFERED" "value" "1") -}}
+{{- /* Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled. */ -}}
+{{- $run := include "horovod.run" . | replace "$" "$$" -}}
+{{- $added := list (dict "name" "HVD_RUN" "value" $run) (dict "name" "HVD_JOB_UID" "valueFrom" $ofUid) -}}
+{{- /* MPICH's ranks connect to the master by this address, because they may not resolve its name. */ -}}
+{{- $added = append $added (dict "name" "HVD_POD_IP" "valueFrom" $ofAddress) -}}
+{{- $added = append $added (dict "name" "HVD_JOB" "valueFrom" $ofJob) -}}
+{{- if $keys.areOwn -}}
+  {{- $secrets := printf "%s %s" $keys.secrets.master $keys.secrets.worker -}}
+  {{- $added = append $added (dict "name" "HVD_KEYS_SECRETS" "value" $secrets) -}}
+{{- end -}}
+{{- $ofFirst := dict "env" (first .facts.groups).env "name" "HVD_TAG_OUTPUT" -}}
+{{- with include "horovod.envEntry" $ofFirst | fromJson -}}
   {{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
-  (hvd_pods/master/mpi.py). */}}
-- {{ toJson . }}
-{{- end }}
-{{- if ne .Values.launch.framework "horovod" }}
-- {name: HVD_FRAMEWORK, value: {{ quote .Values.launch.framework }}}
-{{- end }}
-{{- with .Values.serviceMesh }}
-- {name: HVD_MESH, value: {{ . | quote }}}
-{{- end }}
-{{- if .Values.metrics.enabled }}
-  {{- /* For hvd_pods/master/serve_metrics.py. */}}
-- {name: HVD_METRICS_PORT, value: {{ .facts.shared.metricsPort | quote }}}
-- {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
-{{- end }}
+  (hvd_pods/master/mpi.py). */ -}}
+  {{- $added = append $added . -}}
+{{- end -}}
+{{- if ne .Values.launch.framework "horovod" -}}
+  {{- $added = append $added (dict "name" "HVD_FRAMEWORK" "value" .Values.launch.framework) -}}
+{{- end -}}
+{{- with .Values.serviceMesh -}}
+  {{- $added = append $added (dict "name" "HVD_MESH" "value" .) -}}
+{{- end -}}
+{{- if $metrics.enabled -}}
+  {{- /* For hvd_pods/master/serve_metrics.py. */ -}}
+  {{- $added = append $added (dict "name" "HVD_METRICS_PORT" "value" (toString .facts.shared.metricsPort)) -}}
+  {{- $added = append $added (dict "name" "HVD_METRICS_FILE" "value" $metrics.file) -}}
+{{- end -}}
+{{- concat $unbuffered (include "horovod.userVariables" . | fromJsonArray) $added | toJson -}}
 {{- end }}
