@@ -10,7 +10,7 @@ import pytest
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.pod.notices import FINISHED, LEAVING
-from hvd_pods.rules.attempt_workers import LOOK_EVERY, MISS_WITHIN
+from hvd_pods.rules.attempt_workers import MISS_WITHIN, POD_POLL_SECONDS
 from hvd_pods.rules.effects import (
     CountFinished,
     CreateJobEvent,
@@ -305,7 +305,7 @@ def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
     assert world.state.activity == Activity.TRAINING
     assert WALL > 1_789_957_000, "which is long ago"
     world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
-    world.run_for(LOOK_EVERY)
+    world.run_for(POD_POLL_SECONDS)
     replaced = [(effect.uids, effect.grace) for effect in world.of(DeletePods)]
     assert replaced == [({"w-3": "uid of w-3"}, 0)]
 

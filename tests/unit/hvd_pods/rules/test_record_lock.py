@@ -30,7 +30,7 @@ from hvd_pods.rules.events import (
     Started,
     Terminated,
 )
-from hvd_pods.rules.record_lock import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.rules.record_lock import EXPIRES_AFTER, RECORD_POLL_SECONDS, RENEW, TAKE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.run_events import RunEvent
@@ -93,7 +93,7 @@ def test_holder_that_does_not_renew_is_replaced_and_notified() -> None:
     world = started(dict(HELD))
     began = world.now
     world.settle(until=WriteRecord)
-    assert world.now - began == pytest.approx(EXPIRES_AFTER, abs=2 * LOOK_EVERY)
+    assert world.now - began == pytest.approx(EXPIRES_AFTER, abs=2 * RECORD_POLL_SECONDS)
     assert world.of(WriteRecord)[0].data == {"superseded": "uid-2"}
 
 

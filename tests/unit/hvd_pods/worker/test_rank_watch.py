@@ -76,10 +76,12 @@ def test_master_is_notified_once_of_a_rank_whose_state_is_in_memory(
     watch: RankWatch, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_states, "KEPT_FOLDER", tmp_path)
-    assert watch.look() == notices.LOOK_EVERY
+    assert watch.look() == notices.RANK_WATCH_SECONDS
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "state-shared.a").touch()
-    assert watch.look() < notices.LOOK_EVERY, "its end costs nothing, so that a stop is seen soon"
+    assert watch.look() < notices.RANK_WATCH_SECONDS, (
+        "its end costs nothing, so that a stop is seen soon"
+    )
     watch.look()
     assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
     notice, _ = master.all(2)

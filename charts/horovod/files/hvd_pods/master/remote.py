@@ -45,7 +45,7 @@ STACKS_WITHIN = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two checks whether the master was asked to end.
-LOOK_EVERY = 0.5
+STOP_POLL_SECONDS = 0.5
 
 
 class AgentAccess(NamedTuple):
@@ -133,7 +133,7 @@ def _follow(
     until = time.monotonic() + seconds
     output = b""
     while connection.exit_code is None:
-        wait_for(connection, min(until, time.monotonic() + LOOK_EVERY))
+        wait_for(connection, min(until, time.monotonic() + STOP_POLL_SECONDS))
         for kind, part in connection.step():
             output += b"" if kind == frames.EXIT else part
         why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""

@@ -23,9 +23,9 @@ EXCHANGE = Path(GENERATED, "results")
 # before each further run.
 ATTEMPTS = 4
 FIRST_PAUSE = 5.0
-# Timeout in seconds for a container that has ended to run again.
+# Timeout in seconds for a container that has ended to run again, and seconds between two checks.
 READY_WITHIN = 120.0
-LOOK_EVERY = 0.2
+CONTAINER_POLL_SECONDS = 0.2
 TOO_LONG = "it took longer than `results.timeoutSeconds` or `master.activeDeadlineSeconds` allows"
 TERMINATED = "the master was terminated meanwhile"
 IsStopped = Callable[[], bool]
@@ -99,5 +99,5 @@ def _wait(condition: Callable[[], bool], until: float, is_stopped: IsStopped) ->
     while not condition():
         if is_stopped() or time.monotonic() > until:
             return False
-        time.sleep(LOOK_EVERY)
+        time.sleep(CONTAINER_POLL_SECONDS)
     return True

@@ -29,7 +29,7 @@ DEBUGGED = "debugged"
 IDLE = "idle"
 LEAVING = "leaving"
 # Seconds between two checks by a worker of its ranks.
-LOOK_EVERY = 5.0
+RANK_WATCH_SECONDS = 5.0
 # The timeout in seconds for sending a notice.
 SEND_WITHIN = 3.0
 

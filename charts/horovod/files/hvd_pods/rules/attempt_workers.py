@@ -43,7 +43,7 @@ LEFT_WITHIN = 5.0
 # Seconds to wait for workers that answered in the previous attempt, when there are enough others.
 MISS_WITHIN = 3.0
 # Seconds between two reads of pods while ranks train without them.
-LOOK_EVERY = 60.0
+POD_POLL_SECONDS = 60.0
 # Factor on launch.lostAfterSeconds while all workers are silent: the master itself may be offline.
 MASTER_OFFLINE_FACTOR = 5
 
@@ -294,7 +294,9 @@ def list_pods(decision: Decision) -> None:
     if not pod_replacement.may_replace_pods(state):
         return
     has_fewer = pod_replacement.trains_with_fewer(state)
-    decision.set_timer(TimerKind.PODS, decision.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
+    decision.set_timer(
+        TimerKind.PODS, decision.now + (POD_POLL_SECONDS if has_fewer else REPORT_EVERY)
+    )
     if state.attempt_workers.is_listing:
         return
     missing = []

@@ -44,7 +44,7 @@ from hvd_pods.shared.untrusted import one_line, parse_count
 RENEW_EVERY = 10.0
 EXPIRES_AFTER = 30.0
 # Seconds between two reads of a record that another master holds.
-LOOK_EVERY = 1.0
+RECORD_POLL_SECONDS = 1.0
 # Seconds for which the training waits for the record to be written. It then begins without that.
 TAKE_RETRY_SECONDS = 10.0
 # More than the number of attempts of a holder that cannot write its fence numbers to the record.
@@ -116,7 +116,7 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
-        decision.set_timer(TimerKind.READ_RECORD, decision.now + LOOK_EVERY)
+        decision.set_timer(TimerKind.READ_RECORD, decision.now + RECORD_POLL_SECONDS)
 
 
 def on_held(decision: Decision, data: Mapping[str, str]) -> None:

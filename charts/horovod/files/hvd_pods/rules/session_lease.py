@@ -25,7 +25,7 @@ from hvd_pods.shared.untrusted import parse_count
 
 # Reads in the time of a lease, and the maximum number of seconds between two reads.
 LOOKS = 20
-LOOK_EVERY = 30.0
+LEASE_POLL_SECONDS = 30.0
 LONGEST = 604_800
 
 
@@ -108,8 +108,8 @@ def _end(decision: Decision) -> None:
 
 
 def _look_later(decision: Decision) -> None:
-    every = decision.lease.seconds / LOOKS or LOOK_EVERY
-    decision.set_timer(TimerKind.LEASE, decision.now + min(every, LOOK_EVERY))
+    every = decision.lease.seconds / LOOKS or LEASE_POLL_SECONDS
+    decision.set_timer(TimerKind.LEASE, decision.now + min(every, LEASE_POLL_SECONDS))
 
 
 def _renewal(job: Object) -> str:

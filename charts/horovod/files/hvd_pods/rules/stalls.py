@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Sequence
 
-from hvd_pods.pod.notices import LOOK_EVERY
+from hvd_pods.pod.notices import RANK_WATCH_SECONDS
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import Notice, RankMissing, StacksShown
@@ -68,7 +68,7 @@ def note_idle(decision: Decision, notice: Notice) -> None:
     idle = {
         rank: one
         for rank, one in known.items()
-        if decision.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
+        if decision.now - one["at"] < FORGET_AFTER * max(one["period"], RANK_WATCH_SECONDS)
     }
     decision.launch = replace(decision.launch, idle_ranks=idle)
     # Earlier ranks of a custom command have the same numbers as its present ones.
@@ -79,13 +79,13 @@ def note_idle(decision: Decision, notice: Notice) -> None:
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
     if decision.now - since < min(NAME_AFTER, run.stall_timeout_seconds or NAME_AFTER):
         return
-    if not launch.stalls.find(rank, since, LOOK_EVERY):
+    if not launch.stalls.find(rank, since, RANK_WATCH_SECONDS):
         decision.log(
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
         )
     for rank, one in idle.items():
-        period = max(one["period"], LOOK_EVERY)
+        period = max(one["period"], RANK_WATCH_SECONDS)
         add_stall(decision, Stall(rank, one["worker"], "uses no CPU", since, decision.now, period))
 
 

@@ -27,7 +27,7 @@ from hvd_pods.worker.kept_states import find_kept
 REPORT_WITHIN = 10.0
 SEND_WITHIN = 1.0
 # Seconds between two checks for running ranks. SIGCHLD reports the end of a child at once.
-LOOK_EVERY = 0.2
+DRAIN_POLL_SECONDS = 0.2
 # The share of the grace period after which the worker saves the kept state of running ranks.
 RANKS_SHARE = 0.5
 

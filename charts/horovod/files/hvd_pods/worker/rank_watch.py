@@ -69,7 +69,7 @@ class RankWatch:
                 if not rank_registry.notify(scripts[pid], **content):
                     # The master does not respond: report the other ranks at the next check.
                     break
-        return STOPPED_EVERY if self._kept else notices.LOOK_EVERY
+        return STOPPED_EVERY if self._kept else notices.RANK_WATCH_SECONDS
 
     def _period_of(self, kind: str, script: rank_registry.Script) -> float:
         """Return the seconds between two notices of a kind about a script."""
@@ -89,7 +89,7 @@ class RankWatch:
         """Return the ranks that have used no CPU since the last check."""
         if not self._is_silent:
             return []
-        if self._kept and now - self._looked < notices.LOOK_EVERY:
+        if self._kept and now - self._looked < notices.RANK_WATCH_SECONDS:
             # In so short a time, a waiting rank may use as much CPU as it usually does in five
             # seconds.
             return [pid for pid in self._idle if pid in pids]

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.rank import warm_client
 
 # Only a file shows that the modules are imported.
-LOOK_EVERY = 0.1
+WARM_POLL_SECONDS = 0.1
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     while Path(warm_client.DESCRIPTION).exists() and not Path(warm_client.READY).exists():
         if time.monotonic() > until:
             break
-        time.sleep(LOOK_EVERY)
+        time.sleep(WARM_POLL_SECONDS)
     return 0
 
 
