@@ -29,7 +29,7 @@ from hvdchart.watch.view_model import View
 
 # Seconds between two readings of the pods' usage (a reading itself takes one second), and after a
 # refusal; and seconds to show the last usage of a pod that does not answer again.
-LOOK_EVERY = 4.0
+USAGE_POLL_SECONDS = 4.0
 LOOK_AGAIN_AFTER = 30.0
 # The HTTP status of a missing right, and a component that no pod has.
 _NO_COMPONENT = "none"
@@ -118,7 +118,7 @@ class _Readers:
         while not self.follower.closed.is_set():
             try:
                 found = _Used(read_usage(self.known.run, kubectl))
-                pause = LOOK_EVERY
+                pause = USAGE_POLL_SECONDS
             except ClusterError as problem:
                 found = _Used([], str(problem))
                 pause = LOOK_AGAIN_AFTER

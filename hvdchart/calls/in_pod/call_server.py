@@ -41,7 +41,9 @@ END_WITHIN = 3.0
 # Seconds without output of ranks, after the end of the launcher, until no more is expected: a
 # process that a rank has left may keep a stream open.
 OUTPUT_WITHIN = 3.0
-LOOK_EVERY = 0.1
+# Seconds between two checks of a call: whether its output has been sent, the launcher has ended, or
+# the server listens.
+CALL_POLL_SECONDS = 0.1
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # The frames of a caller; None at the end of its connection.
@@ -110,7 +112,7 @@ class Call:
             while thread.is_alive() and not self._is_over:
                 if time.monotonic() - max(ended, self._spoke_at) > self._output_within:
                     break
-                thread.join(LOOK_EVERY)
+                thread.join(CALL_POLL_SECONDS)
         self.send(wire.END, json.dumps({"code": code, "limits": self.limits}).encode())
 
     def fail(self) -> None:
@@ -264,7 +266,7 @@ class CallServer:
                 own = call.open_stream(source.fileno(), number, kind=wire.OF_LAUNCHER)
                 selector.register(source, selectors.EVENT_READ, own)
             while process.poll() is None or selector.get_map():
-                for key, _ in selector.select(LOOK_EVERY):
+                for key, _ in selector.select(CALL_POLL_SECONDS):
                     pass_on(key.data)
                     if not key.data.is_open:
                         selector.unregister(key.fileobj)
@@ -354,7 +356,7 @@ def connect() -> int:
         except (FileNotFoundError, ConnectionRefusedError) as problem:
             if time.monotonic() > until:
                 raise SystemExit(f"the call server does not listen: {problem}") from problem
-            time.sleep(LOOK_EVERY)
+            time.sleep(CALL_POLL_SECONDS)
 
     def pass_in() -> None:
         with suppress(OSError):

@@ -21,7 +21,7 @@ from hvd_pods.shared import container_memory
 CHUNK = 1 << 16
 # Seconds between checks whether the rank has ended, and seconds to read the output of helpers after
 # that.
-LOOK_EVERY = 0.5
+RANK_END_POLL_SECONDS = 0.5
 LAST_WORDS_WITHIN = 1.0
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
@@ -85,7 +85,7 @@ def carry(sources: Mapping[int, socket.socket], parent: int) -> None:
         for source, connection in sources.items():
             selector.register(source, selectors.EVENT_READ, connection)
         while selector.get_map() and time.monotonic() < until:
-            ready = selector.select(LOOK_EVERY)
+            ready = selector.select(RANK_END_POLL_SECONDS)
             for key, _ in ready:
                 data = os.read(key.fd, CHUNK)
                 if not data:

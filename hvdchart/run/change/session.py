@@ -28,7 +28,7 @@ LEASE_SECONDS = 600
 # The number of renewals within the time of a lease.
 RENEWALS = 10
 # Seconds between two checks of the clock: after sleep, a machine renews soon.
-_LOOK_EVERY = 5.0
+_CLOCK_POLL_SECONDS = 5.0
 
 
 class Session:
@@ -198,7 +198,7 @@ class _Lease:
         every = self._seconds / RENEWALS
         renewed = _now()
         reported = ""
-        while not self._closed.wait(min(_LOOK_EVERY, every)):
+        while not self._closed.wait(min(_CLOCK_POLL_SECONDS, every)):
             passed = _since(renewed)
             if passed < every:
                 continue
