@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' $(MAKEFILE_LIST))
 
 help: ## List the commands
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 venv:
 	@python3 devtools/bootstrap.py
@@ -29,19 +29,19 @@ unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: als
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
 
-chart: venv ## Run the tests of rendered manifests, some against a real API server (CLUSTER=none: only those without one)
+test-chart: venv ## Run the tests of rendered manifests, some against a real API server (CLUSTER=none: only those without one)
 	@$(PY) -m pytest -q tests/chart $(if $(filter none,$(CLUSTER)),-m "not cluster")
 
-images: venv ## Run the tests inside the images, which are built first
+test-images: venv ## Run the tests inside the images, which are built first
 	@$(PY) -m pytest -q tests/images
 
-lifecycle: venv ## Run the tests that start, break and stop a local cluster
+test-localkube: venv ## Run the tests that start, break and stop a local cluster
 	@$(PY) -m pytest -q tests/localkube
 
 gpu-bundle: venv ## Write what a machine with a GPU and no network needs
 	@$(PY) -m devtools.gpus.bundle
 
-e2e: venv ## Run the tests that train on a real cluster
+test-e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
 test-controllers: venv ## Run the tests with controllers of others, which are built first: Kueue, Flux, Argo CD
@@ -113,7 +113,7 @@ BENCHES := $(shell sed -nE 's/^(bench-[a-z0-9]+):.*/\1/p' $(MAKEFILE_LIST))
 bench-faults: ## Measure start and faults, also of other launchers (ARGS="--only keep,waiting --parts storm")
 bench-sizes: ## Measure what fewer and more workers cost, also of torchrun's elastic mode in a TrainJob
 bench-training: ## Measure training in pods and without, with a second rank, and with images (ARGS="--only pods")
-bench-1000: ## Measure a launch on 1,000 hosts that this machine plays
+bench-1000: ## Measure starts of up to 4,000 workers, and launches of up to 512, on nodes that this machine plays
 bench-releases: ## Measure many releases at once on the local cluster
 bench-loop: ## Measure the time from a saved script to its first step
 $(BENCHES): bench-%: venv
