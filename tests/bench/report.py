@@ -75,11 +75,11 @@ def as_share(figures: Sequence[float]) -> str:
 
 
 def verdict(figures: Sequence[float], goal: float) -> str:
-    """Whether the figures reach a goal from below, as far as their 95 % interval tells."""
+    """Whether the figures reach a goal, as far as their 95 % interval tells."""
     mean, half = mean_and_interval(figures)
     if mean - half >= goal:
         return "reached"
-    return "missed" if mean + half < goal else "within the interval"
+    return "missed" if mean + half < goal else "not decided"
 
 
 def as_range(figures: Sequence[float]) -> str:
