@@ -16,6 +16,7 @@ from devtools.docs_gen import (
     programs,
     promises,
     reference_docs,
+    requirements,
     run_pictures,
     spec_docs,
 )
@@ -30,6 +31,7 @@ GENERATORS = (
     image_docs,
     gpu_docs,
     reference_docs,
+    requirements,
     run_pictures,
     promises,
     navigation,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from devtools.docs_gen import chart_docs, dashboard
+from devtools.docs_gen import chart_docs, dashboard, requirements
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.dashboard import Panel
 from devtools.docs_gen.generated import write_or_compare
@@ -99,6 +101,17 @@ def test_values_have_the_number_that_a_description_names(properties: dict[str, A
     metrics = properties["metrics"]["properties"]
     assert str(port) in metrics["enabled"]["description"]
     assert "{labels}" in metrics["rules"]["description"]
+
+
+def test_each_dependency_of_the_library_is_locked() -> None:
+    """The lock is compiled from the list that is written from pyproject.toml."""
+    (listed,) = requirements.generated_texts().values()
+    names = re.findall(r"^([\w.-]+)[<>=]", listed, re.M)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert len(names) == len(project["dependencies"]) > 0
+    lock = (ROOT / "requirements" / "dev.txt").read_text("utf-8")
+    locked = set(re.findall(r"^([\w-]+)==", lock, re.M))
+    assert {name.replace(".", "-") for name in names} <= locked
 
 
 def test_each_clause_of_a_long_description_has_a_line(properties: dict[str, Any]) -> None:
