@@ -35,7 +35,7 @@ _REVISIONS = 2
 
 @takes_groups
 def dev(
-    named: options.Named = None,
+    sources: options.RunSources = None,
     code: Annotated[
         Path | None,
         typer.Option(
@@ -78,8 +78,8 @@ def dev(
     from hvdchart.code.changes import code_changes
     from hvdchart.run.change.dev_session import DevSession
 
-    script = planning.Script.of_words(named or (), given, code)
-    watched = _watched(script, named or (), code)
+    script = planning.Script.of_words(sources or (), given, code)
+    watched = _watched(script, sources or (), code)
     cluster, helm = install.connect()
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     project = _Project(
@@ -116,11 +116,11 @@ class _Watched(NamedTuple):
 
 def _watched(
     script: planning.Script | None,
-    named: "Sequence[str]",
+    sources: "Sequence[str]",
     code: Path | None,
 ) -> _Watched:
     """Return the code to watch. Raises BadParameter and FileError if it cannot be watched."""
-    paths = [script.path] if script else planning.spec_files(list(map(Path, named)), code)
+    paths = [script.path] if script else planning.spec_files(list(map(Path, sources)), code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:

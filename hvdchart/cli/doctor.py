@@ -14,7 +14,7 @@ from hvdchart.spec.run_options import ScriptRun
 
 @takes_groups
 def doctor(
-    named: options.Named = None,
+    sources: options.RunSources = None,
     code: options.Code = None,
     *,
     given: ScriptRun,
@@ -56,8 +56,8 @@ def doctor(
     from hvdchart.spec.run_options import name_options
 
     values = None
-    script = planning.Script.of_words(named or (), given, code)
-    if named:
+    script = planning.Script.of_words(sources or (), given, code)
+    if sources:
         from hvdchart.spec.values_schema import default_values
         from hvdchart.values.check_values import checked_values
         from hvdchart.values.merge import merge_values
@@ -65,7 +65,7 @@ def doctor(
         if script:
             plan = script.plan(settings, {}).plan
         else:
-            specs = [Path(word) for word in named or ()]
+            specs = [Path(word) for word in sources or ()]
             _, plan = planning.plan_project(specs, settings, code)
         values = merge_values(default_values(), checked_values(plan))
     engines = working_engines()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NAMESPACE = r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 # Seconds of each unit of a duration.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-Named = Annotated[
+RunSources = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PROJECT|SPEC...|SCRIPT",

@@ -13,7 +13,7 @@ from hvdchart.spec.run_options import ScriptRun
 
 @takes_groups
 def plan(
-    named: options.Named = None,
+    sources: options.RunSources = None,
     code: options.Code = None,
     *,
     given: ScriptRun,
@@ -40,11 +40,11 @@ def plan(
     from hvdchart.values.check_values import checked_values
 
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    script = planning.Script.of_words(named or (), given, code)
+    script = planning.Script.of_words(sources or (), given, code)
     if script:
         made = script.plan(chosen, {}).plan
     else:
-        specs = [Path(word) for word in named or ()]
+        specs = [Path(word) for word in sources or ()]
         _, made = planning.plan_project(specs, chosen, code)
         checked_values(made, needs_image=False)
     if output != "text":

@@ -14,7 +14,7 @@ from hvdchart.spec.run_options import ScriptRun
 
 @takes_groups
 def render(
-    named: options.Named = None,
+    sources: options.RunSources = None,
     settings: options.Settings = None,
     code: options.Code = None,
     *,
@@ -62,12 +62,12 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    script = planning.Script.of_words(named or (), given, code)
+    script = planning.Script.of_words(sources or (), given, code)
     if script:
         paths = [script.path]
         plan = script.plan(settings, {}).plan
     else:
-        specs = [Path(word) for word in named or ()]
+        specs = [Path(word) for word in sources or ()]
         paths, plan = planning.plan_project(specs, settings, code)
     if not check:
         options.keep_inputs([output], paths)

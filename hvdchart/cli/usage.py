@@ -20,7 +20,7 @@ _ALIKE = 0.75
 # words, and the number of words before them.
 _FOREIGN = {
     "arguments": ("Arguments of the script", 1),
-    "named": ("Arguments of the script", 1),
+    "sources": ("Arguments of the script", 1),
     "command": ("Options of the command in the pod", 2),
 }
 # The arguments that are names of runs.
@@ -117,7 +117,7 @@ class Command(TyperCommand):
         what, before = _FOREIGN[last]
         own, foreign = _sort_words(args, self._takes_value(ctx), before)
         # A spec has no arguments.
-        is_spec = last == "named" and not any(word.endswith(".py") for word in own[:1])
+        is_spec = last == "sources" and not any(word.endswith(".py") for word in own[:1])
         if not foreign or is_spec:
             return ""
         line = shlex.join([*ctx.command_path.split(), *own, "--", *foreign])
