@@ -68,7 +68,7 @@ from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.run import Pod, Run
 from tests.support.runs import make_run
 
-DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
+BEING_DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
 SUSPENDED = {"metadata": {}, "spec": {"suspend": True}}
 JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}}
 WALL = 1_790_000_000.0

@@ -183,7 +183,9 @@ def test_each_effect_is_carried_out_by_one_method() -> None:
     assert sorted(kind.__name__ for kind in carried) == sorted(kind.__name__ for kind in known)
 
 
-def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: RecordedEvents) -> None:
+def test_calls_of_a_work_queue_keep_their_order_and_others_do_not_wait(
+    taken: RecordedEvents,
+) -> None:
     """A call that fails without need is a defect, and one without news tells nothing."""
     queues = WorkQueues(taken)
     may_end = threading.Event()

@@ -27,7 +27,7 @@ from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import (
-    DELETED,
+    BEING_DELETED,
     JOB,
     OTHER,
     SUSPENDED,
@@ -162,7 +162,7 @@ def leaves_workers(world: World) -> bool:
     choices=st.lists(st.integers(0, 14 * 200), max_size=120),
     stopped_at=st.integers(-1, 40),
     lost_at=st.integers(-1, 40),
-    job=st.sampled_from([JOB, SUSPENDED, DELETED]),
+    job=st.sampled_from([JOB, SUSPENDED, BEING_DELETED]),
 )
 def test_a_run_is_driven_once_and_always_ends(
     name: str, choices: list[int], stopped_at: int, lost_at: int, job: Any

@@ -17,7 +17,7 @@ from hvd_pods.shared.errors import (
     RunError,
     WorkerTerminatedError,
 )
-from tests.support.world import DELETED, JOB, World, one_group
+from tests.support.world import BEING_DELETED, JOB, World, one_group
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
@@ -108,7 +108,7 @@ def test_change_of_the_number_of_workers_is_no_failure(
     [
         pytest.param(JOB, True, id="it is there"),
         pytest.param(UNREADABLE, True, id="it cannot be read"),
-        pytest.param(DELETED, False, id="it was deleted"),
+        pytest.param(BEING_DELETED, False, id="it was deleted"),
         pytest.param(None, False, id="another one has replaced it"),
     ],
 )

@@ -26,7 +26,7 @@ from hvd_pods.rules.events import PodsListed, RanksSeen, Started, Terminated
 from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run
-from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
+from tests.support.world import BEING_DELETED, JOB, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, notice, training
 
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
@@ -95,8 +95,8 @@ TOO_LONG = "`master.activeDeadlineSeconds=60`"
         ("Always", EXCEEDED, TOO_LONG, "Failed", True),
         ("Always", ENDED_BY_DEADLINE, TOO_LONG, "Failed", True),
         # It may go on later.
-        ("OnSuccess", DELETED, "deleted", "Running", True),
-        ("Never", DELETED, "deleted", "Running", False),
+        ("OnSuccess", BEING_DELETED, "deleted", "Running", True),
+        ("Never", BEING_DELETED, "deleted", "Running", False),
         ("Never", SUSPENDED, "suspended", "Running", True),
     ],
 )
@@ -180,7 +180,7 @@ def test_master_of_a_run_that_nobody_continues_does_not_wait_for_workers() -> No
     assert 4 < world.now - began < 7
 
 
-@pytest.mark.parametrize("job", [JOB, {**QUEUED, **DELETED}])
+@pytest.mark.parametrize("job", [JOB, {**QUEUED, **BEING_DELETED}])
 def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: Any) -> None:
     assert preempted(job).exit
 
@@ -201,7 +201,7 @@ def terminate(world: World) -> None:
         (one_group(1, mode="direct"), JOB, False),
         *(
             (one_group(mode="direct"), job, False)
-            for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST, ENDS_SOON)
+            for job in (None, BEING_DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST, ENDS_SOON)
         ),
     ],
 )

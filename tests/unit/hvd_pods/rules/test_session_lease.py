@@ -29,7 +29,7 @@ from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.record import LEASE_KEPT
 from hvd_pods.shared.run_events import RunEvent
-from tests.support.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
+from tests.support.world import BEING_DELETED, JOB, OTHER, WALL, World, leased, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, wait_in_launch
 
 SECONDS = 600
@@ -174,7 +174,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
     [
         pytest.param(None, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
-        pytest.param(DELETED, True, id="deleted"),
+        pytest.param(BEING_DELETED, True, id="deleted"),
         pytest.param(leased(SECONDS), True, id="its pod is drained"),
     ],
 )
@@ -197,7 +197,7 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     [
         pytest.param(None, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
-        pytest.param({**DELETED, **ONCE}, True, id="deleted"),
+        pytest.param({**BEING_DELETED, **ONCE}, True, id="deleted"),
         pytest.param({**leased(SECONDS), **ONCE}, True, id="its pod is drained"),
     ],
 )
