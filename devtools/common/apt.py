@@ -1,16 +1,15 @@
-"""Programs of Debian packages: install them, or unpack them in the cache."""
+"""Install the Debian packages of programs."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.common.commands import read_output, run_logged
+from devtools.common.commands import run_logged
 from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import step
@@ -40,9 +39,9 @@ def install_packages(packages: Sequence[str]) -> None:
             f"install {names}, or what your distribution has for them",
         )
     with exclusive_lock(LOCK, "installing packages"), step(f"install Debian packages: {names}"):
-        _run_apt("update")
+        run_apt("update")
         with _services_not_started():
-            _run_apt("install", "--yes", "--no-install-recommends", *packages)
+            run_apt("install", "--yes", "--no-install-recommends", *packages)
 
 
 def ensure_program(program: str) -> None:
@@ -51,34 +50,8 @@ def ensure_program(program: str) -> None:
         install_packages([program])
 
 
-def unpacked_program(package: str, program: str) -> Path:
-    """Unpack a package in the cache and return the path of a program such as usr/bin/promtool.
-
-    The package is not installed: apt creates no user, starts no service and adds no dependencies.
-
-    Raises DevtoolsError without apt-get, and when apt-get fails.
-    """
-    folder = cache_dir() / "packages" / package
-    if not folder.exists():
-        with exclusive_lock(LOCK, "unpacking a package"), step(f"unpack Debian package: {package}"):
-            _unpack(package, folder)
-    return folder / program
-
-
-def _unpack(package: str, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        _run_apt("update")
-        _run_apt("download", package, folder=Path(partial))
-        (archive,) = Path(partial).glob("*.deb")
-        content = Path(partial, "content")
-        command = ["dpkg-deb", "--extract", str(archive), str(content)]
-        read_output(command, remedy="see whether the machine's disk is full")
-        if not folder.exists():
-            content.rename(folder)
-
-
-def _run_apt(*arguments: str, folder: Path | None = None) -> None:
+def run_apt(*arguments: str, folder: Path | None = None) -> None:
+    """Run apt-get in a folder, with its output in a log. Raises DevtoolsError when it fails."""
     run_logged(
         ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_SECONDS}", *arguments],
         cache_dir() / "logs" / "packages.log",

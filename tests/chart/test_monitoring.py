@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from devtools.common.apt import unpacked_program
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.pod.metrics import (
     LONGEST_NAME,
@@ -24,6 +23,7 @@ from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import NvmlReader
 from tests.chart.cases import OUTPUT
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
+from tests.support.debian import unpacked_program
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.world import World, one_group
 
