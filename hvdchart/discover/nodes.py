@@ -10,12 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.run.state.pod_requests import amounts, is_condition_taint, is_daemon, pod_requests
+from hvdchart.run.state.release import Object
 
-Object: TypeAlias = dict[str, Any]
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 GPU_PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
 _NFD = "feature.node.kubernetes.io/"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any, Dict
 
 from hvd_pods.shared.contract import CLEANUP, LEASE, QUEUE, RENEWED
+from hvd_pods.shared.pod_problems import Object as Object
 
-Object = Dict[str, Any]
 # Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
 # Seconds for which a call between two attempts is repeated, and the longest wait for its response.
