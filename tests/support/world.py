@@ -59,9 +59,9 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkersScaled,
 )
+from hvd_pods.rules.job_state import UNREADABLE
 from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.rules.state import Assignment, RunState
 from hvd_pods.shared.contract import CLEANUP, LEASE, RENEWED
 from hvd_pods.shared.errors import ConfigurationError, RunError

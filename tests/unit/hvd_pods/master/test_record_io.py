@@ -11,7 +11,7 @@ import pytest
 from hvd_pods.cluster import kube
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
-from hvd_pods.rules import run_end
+from hvd_pods.rules import job_state
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import (
     JobRead,
@@ -329,7 +329,7 @@ def put_next_master(api_server: FakeApi) -> None:
     api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, run_end.UNREADABLE), (404, run_end.DELETED)])
+@pytest.mark.parametrize(("code", "job"), [(403, job_state.UNREADABLE), (404, job_state.DELETED)])
 def test_a_job_is_over_where_it_was_deleted_and_not_where_reading_it_is_forbidden(
     api_server: FakeApi, code: int, job: Any
 ) -> None:
@@ -347,7 +347,7 @@ def test_a_job_is_replaced_where_another_ones_master_is_there(
     assert read_job() is None
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, run_end.UNREADABLE), (404, None)])
+@pytest.mark.parametrize(("code", "job"), [(403, job_state.UNREADABLE), (404, None)])
 def test_a_job_without_pods_to_see_leaves_the_workers_alone(
     api_server: FakeApi, code: int, job: Any
 ) -> None:
@@ -373,7 +373,7 @@ def test_a_job_that_was_not_found_once_is_not_taken_for_deleted(
     api_server.put("batch/jobs", {"metadata": {"name": JOB}, "spec": {}})
     for failure in [faults.status(404), *second]:
         api_server.fail("GET", "batch/jobs", failure)
-    assert read_job() == run_end.UNREADABLE
+    assert read_job() == job_state.UNREADABLE
 
 
 @pytest.mark.parametrize("jobs", [[], [GOING]], ids=["is gone", "is going"])
@@ -404,7 +404,7 @@ def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
     for job in jobs:
         api_server.put("batch/jobs", job)
     job = read_job()
-    assert (job is None, job is not None and run_end.is_withdrawn(job)) == (
+    assert (job is None, job is not None and job_state.is_withdrawn(job)) == (
         is_replaced,
         not is_replaced,
     )
@@ -416,5 +416,5 @@ def test_a_job_that_cannot_be_read_may_retry_a_failure(
 ) -> None:
     """A server that does not answer keeps the next attempt waiting no longer than a refusal."""
     api_server.fail("GET", "batch/jobs", failure, times=9)
-    assert read_job(0.05) == run_end.UNREADABLE
+    assert read_job(0.05) == job_state.UNREADABLE
     assert " Job: " in capsys.readouterr().out

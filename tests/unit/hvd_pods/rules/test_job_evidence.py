@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.rules.job_evidence import JobEvidence
-from hvd_pods.rules.run_end import DELETED, UNREADABLE
+from hvd_pods.rules.job_state import DELETED, UNREADABLE
 
 GOING = {"uid": "uid-1", "deletionTimestamp": "2026-01-01T10:00:00Z"}
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hvd_pods.rules.effects import ScaleDown, StartLauncher
+from hvd_pods.rules.job_state import UNREADABLE
 from hvd_pods.rules.retries import MOST_UNCOUNTED, Retries, Verdict
-from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.shared.errors import (
     LaunchError,
     LostWorkerError,

@@ -23,7 +23,7 @@ from hvd_pods.rules.effects import (
     WriteRecord,
 )
 from hvd_pods.rules.events import PodsListed, RanksSeen, Started, Terminated
-from hvd_pods.rules.run_end import UNREADABLE
+from hvd_pods.rules.job_state import UNREADABLE
 from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run
 from tests.support.world import BEING_DELETED, JOB, SUSPENDED, WALL, World, one_group

@@ -24,7 +24,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
-from hvd_pods.rules.run_end import UNREADABLE
+from hvd_pods.rules.job_state import UNREADABLE
 from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.record import LEASE_KEPT

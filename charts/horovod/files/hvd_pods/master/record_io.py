@@ -32,7 +32,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
 )
 from hvd_pods.rules.job_evidence import JobEvidence
-from hvd_pods.rules.run_end import is_over
+from hvd_pods.rules.job_state import is_over
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.record import RecordKey

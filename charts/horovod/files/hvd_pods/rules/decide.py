@@ -12,6 +12,9 @@ from typing import Any, Callable, Mapping, Tuple, TypeVar
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.rules import (
     attempt_workers,
+    handover,
+    job_state,
+    kept_workers,
     missing_workers,
     newcomers,
     rank_notices,
@@ -234,7 +237,7 @@ def _read_job(decision: Decision) -> None:
 def on_pods(decision: Decision, event: PodsListed) -> None:
     """Handle a list of pods, for missing workers or for the end in a queue."""
     if decision.state.activity == Activity.HANDING_OVER:
-        run_end.on_successors(decision, event)
+        handover.on_successors(decision, event)
     else:
         attempt_workers.on_pods(decision, event)
 
@@ -266,7 +269,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         decision.state = replace(decision.state, retries=state.retries.note_job(event.job))
         decision.add_event(AttemptDue())
     elif state.activity == Activity.KEEPING_WORKERS:
-        run_end.end_terminated(decision, event.job)
+        kept_workers.end_terminated(decision, event.job)
 
 
 def decide_retry(decision: Decision, job: Object | None) -> None:
@@ -276,7 +279,7 @@ def decide_retry(decision: Decision, job: Object | None) -> None:
     problem = decision.attempt.problem
     has_failed = problem is not None or state.attempt.launch is None
     if state.is_terminating and has_failed:
-        problem = run_end.interruption(job, decision.wall)
+        problem = job_state.interruption(job, decision.wall)
         run_end.announce(decision, problem)
         run_end.finish(decision, problem)
     elif problem is None:
@@ -287,7 +290,7 @@ def decide_retry(decision: Decision, job: Object | None) -> None:
         _retry(
             decision,
             problem,
-            is_over=run.has_api_access and (job is None or run_end.is_withdrawn(job)),
+            is_over=run.has_api_access and (job is None or job_state.is_withdrawn(job)),
         )
 
 
@@ -340,13 +343,13 @@ def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
     if decision.state.activity == Activity.FINISHING:
         run_end.store_results(decision)
     elif decision.state.activity == Activity.KEEPING_WORKERS:
-        run_end.end_master(decision)
+        decision.end_master()
 
 
 def on_record_released(decision: Decision, event: RecordReleased) -> None:
     """End this master, unless a queue would then consider the run finished."""
-    if run_end.is_preempted(decision):
-        run_end.hand_over(decision)
+    if handover.is_preempted(decision):
+        handover.hand_over(decision)
     else:
         decision.add_effects(Exit(decision.state.problem))
 
@@ -384,7 +387,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
     elif (
         decision.state.activity == Activity.KEEPING_WORKERS and not decision.state.are_workers_gone
     ):
-        run_end.look_before_end(decision)
+        kept_workers.look_before_end(decision)
 
 
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
@@ -403,8 +406,8 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.END: lambda decision: decision.add_effects(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
     TimerKind.LEASE: session_lease.read,
-    TimerKind.KEEP_WORKERS: run_end.scale_down_kept,
-    TimerKind.SUCCESSORS: run_end.look_for_successors,
+    TimerKind.KEEP_WORKERS: kept_workers.scale_down,
+    TimerKind.SUCCESSORS: handover.look_for_successors,
 }
 
 

@@ -115,7 +115,7 @@ class RecordFailed(Event):
 
 @dataclass(frozen=True)
 class JobRead(Event):
-    """The Job was read, or is UNREADABLE or DELETED (rules/run_end.py); None if it was replaced."""
+    """The Job was read, or is UNREADABLE or DELETED (job_state.py); None if it was replaced."""
 
     job: Object | None
     # The value of `is_for_orphans` in the ReadJob effect that this event answers.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvd_pods.cluster.objects import Object, shorten
-from hvd_pods.rules.run_end import DELETED, UNREADABLE
+from hvd_pods.rules.job_state import DELETED, UNREADABLE
 
 # HTTP statuses.
 FORBIDDEN = 403

@@ -225,8 +225,7 @@ def lose(decision: Decision, holder: str) -> None:
         return
     elif activity in (Activity.FINISHING, Activity.KEEPING_WORKERS):
         # The result of the training is final; the other master does the rest.
-        decision.state = replace(decision.state, activity=Activity.OVER, timers={})
-        decision.release_record()
+        decision.end_master()
     elif activity != Activity.STORING:
         decision.add_event(EndReached(superseded(holder)))
 

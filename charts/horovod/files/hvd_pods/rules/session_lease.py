@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hvd_pods.cluster.objects import Object
-from hvd_pods.rules import launch_abort, run_end
+from hvd_pods.rules import kept_workers, launch_abort
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
+from hvd_pods.rules.job_state import UNREADABLE
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import LEASE, RENEWED
@@ -40,7 +41,7 @@ def begin(decision: Decision, job: Object | None) -> None:
     # The pod of `helm test` has no Job.
     if not state.assignment.job or state.lease.seconds or job is None:
         return
-    if job == run_end.UNREADABLE or seconds_of(job):
+    if job == UNREADABLE or seconds_of(job):
         decision.lease = replace(
             decision.lease,
             seconds=float(seconds_of(job)),
@@ -69,7 +70,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
         # An upgrade has removed the lease.
         decision.lease = replace(decision.lease, seconds=0.0, note="")
         if decision.state.activity == Activity.KEEPING_WORKERS:
-            run_end.end_master(decision)
+            decision.end_master()
         return
     renewal = _renewal(event.job)
     if renewal != lease.renewal or not lease.seconds:
@@ -82,7 +83,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
         if decision.state.activity == Activity.KEEPING_WORKERS:
             # The Job may not have been read at the end, and an upgrade may have changed the
             # deadline.
-            run_end.watch_deadline(decision, event.job)
+            kept_workers.watch_deadline(decision, event.job)
 
 
 def _end(decision: Decision) -> None:
@@ -103,7 +104,7 @@ def _end(decision: Decision) -> None:
         decision.clear_timers(TimerKind.PAUSE)
         decision.add_event(AttemptOver(problem))
     elif activity == Activity.KEEPING_WORKERS:
-        run_end.scale_down_kept(decision)
+        kept_workers.scale_down(decision)
     # Otherwise the run is about to end, and checks the lease then.
 
 

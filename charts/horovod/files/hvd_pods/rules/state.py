@@ -438,7 +438,12 @@ class Decision:
                 WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, retry_seconds)
             )
 
-    def release_record(self) -> None:
+    def end_master(self) -> None:
+        """End this master as soon as the record is released."""
+        self.state = replace(self.state, activity=Activity.OVER, timers={})
+        self._release_record()
+
+    def _release_record(self) -> None:
         """Request the release of the record, if this master holds it."""
         lock = self.state.record_lock
         if lock.is_held and not lock.lost_to:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.cluster.objects import Object, format_time
-from hvd_pods.rules import launch_abort, missing_workers, rank_notices, run_end, stalls
+from hvd_pods.rules import job_state, launch_abort, missing_workers, rank_notices, stalls
 from hvd_pods.rules.effects import (
     AskRanks,
     DetachLauncher,
@@ -88,7 +88,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.state = replace(decision.state, launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    orphan_seconds = run_end.backoff(state.job or {}) + STAY_LONGER
+    orphan_seconds = job_state.backoff(state.job or {}) + STAY_LONGER
     decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(state.attempt.number, chosen))
     decision.state = replace(decision.state, used_workers=record_workers(run, chosen))
@@ -165,7 +165,7 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.launch = replace(decision.launch, is_asking=True)
     number = decision.attempt.number
-    if job is not None and run_end.is_continued(job, decision.wall):
+    if job is not None and job_state.is_continued(job, decision.wall):
         decision.add_effects(LookAtRanks(number, launch.workers))
     else:
         decision.add_effects(AskRanks(number, launch.workers))
