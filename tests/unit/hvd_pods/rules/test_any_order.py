@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvd_pods.rules import job_state
+from hvd_pods.rules.decision import END
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -22,7 +23,6 @@ from hvd_pods.rules.effects import (
     WriteRecord,
 )
 from hvd_pods.rules.events import Event, LauncherEnded, RecordChanged, Started, Terminated
-from hvd_pods.rules.state import END
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.objects import format_time
+from hvd_pods.rules.decision import END
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     ReadLease,
@@ -25,7 +26,7 @@ from hvd_pods.rules.events import (
     WorkersScaled,
 )
 from hvd_pods.rules.job_state import UNREADABLE
-from hvd_pods.rules.state import END, Activity
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.record import LEASE_KEPT
 from hvd_pods.shared.run_events import RunEvent

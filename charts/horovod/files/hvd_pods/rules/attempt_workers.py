@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.rules import missing_workers, pod_replacement, worker_selection
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import CountFinished, Deliver, FreezeAddresses, ListPods, ScaleUp
 from hvd_pods.rules.events import (
     AttemptOver,
@@ -22,7 +23,7 @@ from hvd_pods.rules.events import (
     WorkerGone,
     WorkerProblem,
 )
-from hvd_pods.rules.state import Activity, AttemptWorkers, Decision, RunState
+from hvd_pods.rules.state import Activity, AttemptWorkers, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import (
     describe_spares,

@@ -24,6 +24,7 @@ from hvd_pods.rules import (
     stalls,
     training,
 )
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
     Effect,
     EndLauncher,
@@ -76,7 +77,7 @@ from hvd_pods.rules.events import (
     WorkerReached,
     WorkersScaled,
 )
-from hvd_pods.rules.state import Activity, Attempt, Decision, RunState
+from hvd_pods.rules.state import Activity, Attempt, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import (
     InterruptedRunError,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hvd_pods.cluster.objects import Object
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import Exit, ListPods
 from hvd_pods.rules.events import PodsListed
 from hvd_pods.rules.job_state import is_withdrawn
-from hvd_pods.rules.state import Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.errors import InterruptedRunError

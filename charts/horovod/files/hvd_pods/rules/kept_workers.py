@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadJob, ScaleDown
 from hvd_pods.rules.job_state import UNREADABLE, is_continued, is_withdrawn, seconds_left
-from hvd_pods.rules.state import Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import InterruptedRunError, SupersededError
 from hvd_pods.shared.record import LEASE_KEPT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import EndLauncher
-from hvd_pods.rules.state import Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import LostWorkerError, ResizedError, RunError
 

@@ -8,9 +8,9 @@ from typing import Collection, Mapping, Sequence
 
 from hvd_pods.agent.banner import STALE, NoAnswer
 from hvd_pods.rules import pod_replacement, worker_selection
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ListPods
 from hvd_pods.rules.events import AttemptOver, PodsListed
-from hvd_pods.rules.state import Decision
 from hvd_pods.rules.worker_names import describe, describe_loss
 from hvd_pods.shared import pod_problems
 from hvd_pods.shared.errors import ConfigurationError, LostWorkerError, RunError

@@ -17,10 +17,10 @@ from hvd_pods.pod.notices import (
     STOPPED,
 )
 from hvd_pods.rules import stalls
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
 from hvd_pods.rules.events import Notice, NoticeTaken
 from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.state import Decision
 from hvd_pods.rules.timers import TimerKind
 
 # The maximum number of kept notices of each kind: training code can send them without limit.

@@ -19,6 +19,7 @@ from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.rules import launch_abort, run_end
+from hvd_pods.rules.decision import END, Decision
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
 from hvd_pods.rules.events import (
     AttemptDue,
@@ -30,7 +31,7 @@ from hvd_pods.rules.events import (
     Started,
 )
 from hvd_pods.rules.reported_progress import Progress
-from hvd_pods.rules.state import END, Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
 from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError

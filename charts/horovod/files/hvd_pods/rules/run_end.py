@@ -7,10 +7,11 @@ from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.rules import kept_workers
+from hvd_pods.rules.decision import END, Decision
 from hvd_pods.rules.effects import ReadJob, ReportFailure, ScaleDown, StoreResults
 from hvd_pods.rules.events import ResultsStored
 from hvd_pods.rules.job_state import UNREADABLE, is_withdrawn, seconds_left, will_retry
-from hvd_pods.rules.state import END, Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.shared.contract import CLEANUP
 from hvd_pods.shared.errors import ConfigurationError, InterruptedRunError, RunError
 from hvd_pods.shared.record import FAILED, FINISHED, RUNNING, STORED, RecordKey

@@ -14,10 +14,11 @@ from dataclasses import replace
 
 from hvd_pods.cluster.objects import Object
 from hvd_pods.rules import kept_workers, launch_abort
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.job_state import UNREADABLE
-from hvd_pods.rules.state import Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import LEASE, RENEWED
 from hvd_pods.shared.errors import LeaseEndedError

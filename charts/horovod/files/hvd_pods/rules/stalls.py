@@ -12,6 +12,7 @@ from typing import Sequence
 
 from hvd_pods.pod.notices import RANK_WATCH_SECONDS
 from hvd_pods.rules import launch_abort
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import Notice, RankMissing, StacksShown
 from hvd_pods.rules.stall_state import (
@@ -22,7 +23,7 @@ from hvd_pods.rules.stall_state import (
     Stall,
     describe,
 )
-from hvd_pods.rules.state import Activity, Decision
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
 from hvd_pods.shared.errors import LaunchError

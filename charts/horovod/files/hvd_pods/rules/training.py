@@ -7,6 +7,7 @@ from typing import Mapping
 
 from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.rules import job_state, launch_abort, missing_workers, rank_notices, stalls
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
     AskRanks,
     DetachLauncher,
@@ -32,7 +33,7 @@ from hvd_pods.rules.events import (
     WorkerReached,
 )
 from hvd_pods.rules.launch_abort import END_WITHIN
-from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
+from hvd_pods.rules.state import Activity, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
 from hvd_pods.shared.errors import (
