@@ -59,7 +59,7 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkersScaled,
 )
-from hvd_pods.rules.job_state import UNREADABLE
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found
 from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Assignment, RunState
@@ -99,7 +99,8 @@ def pod(worker: str) -> Pod:
 class World:
     """The loop's state, its effects, and the pending answers.
 
-    `record` is the record's content. Another master may take it.
+    `job` is the Job that can be read, or a JobReading. `record` is the record's content. Another
+    master may take it.
     """
 
     run: Run
@@ -118,6 +119,11 @@ class World:
         self.state = RunState(
             assignment, retries=Retries(None if self.run.has_api_access else self.run.backoff_limit)
         )
+
+    @property
+    def job_reading(self) -> JobReading:
+        """What a read of the Job shows now."""
+        return self.job if isinstance(self.job, JobReading) else found(self.job)
 
     def put(self, event: Event, after: float = 0.0) -> list[Effect]:
         """Apply an event. Return the effects that follow."""
@@ -221,12 +227,12 @@ class World:
             ReadJob: [
                 JobRead(job, getattr(effect, "is_for_orphans", False), record)
                 for job, record in (
-                    (self.job, dict(self.record)),
-                    (None, dict(self.record)),
+                    (self.job_reading, dict(self.record)),
+                    (REPLACED, dict(self.record)),
                     (UNREADABLE, None),
                 )
             ],
-            ReadLease: [LeaseRead(self.job), LeaseRead(None)],
+            ReadLease: [LeaseRead(self.job_reading), LeaseRead(UNREADABLE)],
             Prepare: [
                 Prepared(attempt),
                 Prepared(attempt, ConfigurationError("no mpirun")),

@@ -11,7 +11,6 @@ import pytest
 from hvd_pods.cluster import kube
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
-from hvd_pods.rules import job_state
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import (
     JobRead,
@@ -21,6 +20,7 @@ from hvd_pods.rules.events import (
     RecordReleased,
     RecordWritten,
 )
+from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobKind, JobReading
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared.contract import LEASE, RENEWED
 from tests.support.fakes import faults
@@ -273,16 +273,18 @@ def test_lease_is_that_of_this_masters_own_job(record: Record, uid: str) -> None
     metadata = {"name": JOB, "uid": uid, "annotations": {**notes, "other": "x"}}
     record.api.put("batch/jobs", {"metadata": metadata, "spec": {}})
     job = record_io.read_lease(kube.Api(ONCE)).job
-    assert (job and job["metadata"]["annotations"]) == (notes if uid == "uid-1" else None)
+    is_own = uid == "uid-1"
+    assert job.kind == (JobKind.FOUND if is_own else JobKind.REPLACED)
+    assert job.annotations == (notes if is_own else {})
 
 
 def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
     record.put_job()
     record.api.fail("GET", f"batch/jobs/{JOB}", faults.status(403, "no"))
-    assert record_io.read_lease(kube.Api(ONCE)).job is None
+    assert record_io.read_lease(kube.Api(ONCE)).job == UNREADABLE
 
 
-def read_job(retry_seconds: float = 0.0) -> Any:
+def read_job(retry_seconds: float = 0.0) -> JobReading:
     """The Job as decisions get it."""
     answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(retry_seconds), look_again_after=0.0)
     assert isinstance(answer, JobRead)
@@ -295,7 +297,7 @@ def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
     spec = {"backoffLimit": 2, "template": {"spec": {"containers": [container]}}}
     metadata = {"name": JOB, "annotations": annotations}
     api_server.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": {"failed": 1}})
-    assert read_job() == {
+    assert read_job().job == {
         "metadata": {"name": JOB, "annotations": {"hvdchart/cleanup": "Never"}},
         "spec": {"backoffLimit": 2},
         "status": {"failed": 1},
@@ -306,7 +308,7 @@ def test_who_has_the_record_is_read_with_the_job(record: Record) -> None:
     record.put(**OTHER)
     record.put_job()
     answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(0.0))
-    assert (answer.record, answer.job is None) == (OTHER, False)
+    assert (answer.record, answer.job.kind) == (OTHER, JobKind.FOUND)
 
 
 @pytest.mark.parametrize("code", [403, 404, 503])
@@ -316,7 +318,7 @@ def test_job_is_read_although_the_holder_of_the_record_is_unknown(
     record.put_job()
     api_server.fail("GET", PATH, faults.status(code))
     answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(0.0))
-    assert (answer.record, answer.job is None) == (None, False)
+    assert (answer.record, answer.job.kind) == (None, JobKind.FOUND)
 
 
 def put_next_master(api_server: FakeApi) -> None:
@@ -329,7 +331,7 @@ def put_next_master(api_server: FakeApi) -> None:
     api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, job_state.UNREADABLE), (404, job_state.DELETED)])
+@pytest.mark.parametrize(("code", "job"), [(403, UNREADABLE), (404, DELETED)])
 def test_a_job_is_over_where_it_was_deleted_and_not_where_reading_it_is_forbidden(
     api_server: FakeApi, code: int, job: Any
 ) -> None:
@@ -344,10 +346,10 @@ def test_a_job_is_replaced_where_another_ones_master_is_there(
     """After an upgrade, the master's Role names the new Job only."""
     put_next_master(api_server)
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert read_job() is None
+    assert read_job() == REPLACED
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, job_state.UNREADABLE), (404, None)])
+@pytest.mark.parametrize(("code", "job"), [(403, UNREADABLE), (404, REPLACED)])
 def test_a_job_without_pods_to_see_leaves_the_workers_alone(
     api_server: FakeApi, code: int, job: Any
 ) -> None:
@@ -361,7 +363,7 @@ def test_a_job_without_pods_to_see_leaves_the_workers_alone(
 def test_another_job_of_the_name_is_not_this_masters(api_server: FakeApi, uid: str) -> None:
     """An uninstall and an installation may have come between, which have other workers."""
     api_server.put("batch/jobs", {"metadata": {"name": JOB, "uid": uid}, "spec": {}})
-    assert (read_job() is None) is (uid == "uid-2")
+    assert (read_job() == REPLACED) is (uid == "uid-2")
 
 
 @pytest.mark.parametrize(
@@ -373,7 +375,7 @@ def test_a_job_that_was_not_found_once_is_not_taken_for_deleted(
     api_server.put("batch/jobs", {"metadata": {"name": JOB}, "spec": {}})
     for failure in [faults.status(404), *second]:
         api_server.fail("GET", "batch/jobs", failure)
-    assert read_job() == job_state.UNREADABLE
+    assert read_job() == UNREADABLE
 
 
 @pytest.mark.parametrize("jobs", [[], [GOING]], ids=["is gone", "is going"])
@@ -404,7 +406,7 @@ def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
     for job in jobs:
         api_server.put("batch/jobs", job)
     job = read_job()
-    assert (job is None, job is not None and job_state.is_withdrawn(job)) == (
+    assert (job == REPLACED, job.is_withdrawn) == (
         is_replaced,
         not is_replaced,
     )
@@ -416,5 +418,5 @@ def test_a_job_that_cannot_be_read_may_retry_a_failure(
 ) -> None:
     """A server that does not answer keeps the next attempt waiting no longer than a refusal."""
     api_server.fail("GET", "batch/jobs", failure, times=9)
-    assert read_job(0.05) == job_state.UNREADABLE
+    assert read_job(0.05) == UNREADABLE
     assert " Job: " in capsys.readouterr().out

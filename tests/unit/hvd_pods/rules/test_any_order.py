@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_pods.rules import job_state
 from hvd_pods.rules.decision import END
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -145,7 +144,7 @@ def go_as_usual(world: World) -> None:
 
 def leaves_workers(world: World) -> bool:
     """Whether a run that was withdrawn has left workers that its master should have ended."""
-    is_withdrawn = world.state.job and job_state.is_withdrawn(world.state.job)
+    is_withdrawn = world.state.job.is_withdrawn
     assert world.exit
     if not (is_withdrawn and world.exit.problem) or not world.state.record_lock.is_held:
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.rules.job_evidence import JobEvidence
-from hvd_pods.rules.job_state import DELETED, UNREADABLE
+from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobKind
 
 GOING = {"uid": "uid-1", "deletionTimestamp": "2026-01-01T10:00:00Z"}
 
@@ -16,14 +16,14 @@ GOING = {"uid": "uid-1", "deletionTimestamp": "2026-01-01T10:00:00Z"}
 @pytest.mark.parametrize(
     ("status", "is_replaced", "is_gone", "expected"),
     [
-        (404, True, False, None),
+        (404, True, False, REPLACED),
         (404, False, True, DELETED),
         # Workers that are left running cost less than a lost training.
-        (404, None, True, None),
+        (404, None, True, REPLACED),
         # The second read has found it, or has failed.
         (404, False, False, UNREADABLE),
         (404, None, False, UNREADABLE),
-        (403, True, False, None),
+        (403, True, False, REPLACED),
         (403, False, False, UNREADABLE),
         (403, None, False, UNREADABLE),
         (503, None, False, UNREADABLE),
@@ -59,4 +59,4 @@ def test_job_that_was_read_counts_unless_another_one_may_have_replaced_it(
     assert evidence.depends_on_masters is (metadata == GOING)
     assert not evidence.depends_on_second_read
     found = replace(evidence, is_replaced=is_replaced).conclude()
-    assert (found is not None) is is_own
+    assert found.kind == (JobKind.FOUND if is_own else JobKind.REPLACED)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.rules.effects import ScaleDown, StartLauncher
-from hvd_pods.rules.job_state import UNREADABLE
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE
 from hvd_pods.rules.retries import MOST_UNCOUNTED, Retries, Verdict
 from hvd_pods.shared.errors import (
     LaunchError,
@@ -109,7 +109,7 @@ def test_change_of_the_number_of_workers_is_no_failure(
         pytest.param(JOB, True, id="it is there"),
         pytest.param(UNREADABLE, True, id="it cannot be read"),
         pytest.param(BEING_DELETED, False, id="it was deleted"),
-        pytest.param(None, False, id="another one has replaced it"),
+        pytest.param(REPLACED, False, id="another one has replaced it"),
     ],
 )
 def test_another_attempt_follows_unless_the_job_is_known_to_be_gone(

@@ -23,7 +23,7 @@ from hvd_pods.rules.effects import (
     WriteRecord,
 )
 from hvd_pods.rules.events import PodsListed, RanksSeen, Started, Terminated
-from hvd_pods.rules.job_state import UNREADABLE
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE
 from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run
 from tests.support.world import BEING_DELETED, JOB, SUSPENDED, WALL, World, one_group
@@ -90,7 +90,7 @@ TOO_LONG = "`master.activeDeadlineSeconds=60`"
     [
         # The workers are those of the master or of the run that follows.
         ("Always", JOB, EVICTED, "Running", False),
-        ("Always", None, "removed its Job", "Running", False),
+        ("Always", REPLACED, "removed its Job", "Running", False),
         # No other master follows, by this clock or by the controller's.
         ("Always", EXCEEDED, TOO_LONG, "Failed", True),
         ("Always", ENDED_BY_DEADLINE, TOO_LONG, "Failed", True),
@@ -201,7 +201,7 @@ def terminate(world: World) -> None:
         (one_group(1, mode="direct"), JOB, False),
         *(
             (one_group(mode="direct"), job, False)
-            for job in (None, BEING_DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST, ENDS_SOON)
+            for job in (REPLACED, BEING_DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST, ENDS_SOON)
         ),
     ],
 )

@@ -25,7 +25,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
-from hvd_pods.rules.job_state import UNREADABLE
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, found
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.record import LEASE_KEPT
@@ -116,7 +116,7 @@ def test_waiting_for_workers_ends_with_the_lease_too() -> None:
     world.put(Started())
     world.answers = []
     world.put(RecordWritten("take"))
-    world.put(JobRead(leased(SECONDS)))
+    world.put(JobRead(found(leased(SECONDS))))
     world.answers = []
     pass_time(world, SECONDS + 100)
     world.answer_all()
@@ -133,7 +133,7 @@ def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
     world.end_launcher(1)
     go_on(world, lambda: world.state.activity == Activity.PAUSING)
     attempts = world.state.attempts
-    world.put(LeaseRead(world.job), SECONDS + 1)
+    world.put(LeaseRead(world.job_reading), SECONDS + 1)
     world.settle(until=ScaleDown)
     world.answers.clear()
     wait_in_launch(world, SECONDS)
@@ -173,7 +173,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("job", "takes"),
     [
-        pytest.param(None, False, id="another one takes its place"),
+        pytest.param(REPLACED, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
         pytest.param(BEING_DELETED, True, id="deleted"),
         pytest.param(leased(SECONDS), True, id="its pod is drained"),
@@ -196,7 +196,7 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
 @pytest.mark.parametrize(
     ("job", "takes"),
     [
-        pytest.param(None, False, id="another one takes its place"),
+        pytest.param(REPLACED, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
         pytest.param({**BEING_DELETED, **ONCE}, True, id="deleted"),
         pytest.param({**leased(SECONDS), **ONCE}, True, id="its pod is drained"),
@@ -236,7 +236,7 @@ def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> 
     world.end_launcher(0)
     world.settle(until=StoreResults)
     world.put(Terminated())
-    world.job = None
+    world.job = REPLACED
     world.end()
     assert not world.of(ScaleDown)
 

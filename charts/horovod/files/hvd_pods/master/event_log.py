@@ -13,6 +13,7 @@ import os
 import queue
 import sys
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Iterator, TextIO
 
@@ -24,6 +25,7 @@ from hvd_pods.rules import events
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import Effect
 from hvd_pods.rules.events import Cause, Event, Moment
+from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
@@ -35,7 +37,8 @@ LONGEST = 4 << 20
 # The maximum number of queued events, and seconds that the master waits for them when it ends.
 MOST_WAITING = 10_000
 CLOSE_WITHIN = 2.0
-TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer}
+TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer, "JobReading": JobReading}
+ENUMS = {"TimerKind": TimerKind, "JobKind": JobKind}
 # Fields of the first line in addition to the run.
 OF_ASSIGNMENT = ("holder", "job", "uid")
 
@@ -45,9 +48,9 @@ def encode(value: Any) -> Any:
     if isinstance(value, errors.RunError):
         return {"error": type(value).__name__, "message": str(value)}
     if type(value).__name__ in TUPLES and isinstance(value, tuple):
-        return {"tuple": type(value).__name__, "fields": list(value)}
-    if isinstance(value, TimerKind):
-        return {"timer": value.value}
+        return {"tuple": type(value).__name__, "fields": [*map(encode, value)]}
+    if isinstance(value, Enum):
+        return {"enum": type(value).__name__, "value": value.value}
     if isinstance(value, dict):
         return {str(key): encode(item) for key, item in value.items()}
     return [encode(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -58,9 +61,9 @@ def decode(value: Any) -> Any:
     if isinstance(value, dict) and "error" in value:
         return getattr(errors, value["error"])(value["message"])
     if isinstance(value, dict) and "tuple" in value:
-        return TUPLES[value["tuple"]](*value["fields"])
-    if isinstance(value, dict) and "timer" in value:
-        return TimerKind(value["timer"])
+        return TUPLES[value["tuple"]](*map(decode, value["fields"]))
+    if isinstance(value, dict) and "enum" in value:
+        return ENUMS[value["enum"]](value["value"])
     if isinstance(value, dict):
         return {key: decode(item) for key, item in value.items()}
     return [decode(item) for item in value] if isinstance(value, list) else value

@@ -13,7 +13,6 @@ from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import (
     AGAIN_RETRY_SECONDS,
     START_RETRY_SECONDS,
-    Object,
     format_precise_time,
     shorten,
 )
@@ -32,7 +31,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
 )
 from hvd_pods.rules.job_evidence import JobEvidence
-from hvd_pods.rules.job_state import is_over
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.record import RecordKey
@@ -203,7 +202,7 @@ def read_job(
     return JobRead(job, record=item.get("data") or {})
 
 
-def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> Object | None:
+def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> JobReading:
     """Read the Job, and what else its state depends on (rules/job_evidence.py)."""
     name = os.environ[contract.JOB]
     evidence = JobEvidence(os.environ[contract.JOB_UID])
@@ -227,9 +226,10 @@ def read_lease(api: Api) -> LeaseRead:
     try:
         job = api.get(f"batch/jobs/{os.environ[contract.JOB]}", retry_seconds=0.0)
     except ApiError:
-        return LeaseRead(None)
+        return LeaseRead(UNREADABLE)
     own = os.environ[contract.JOB_UID]
-    return LeaseRead(shorten(job) if job["metadata"].get("uid", own) == own else None)
+    is_own = job["metadata"].get("uid", own) == own
+    return LeaseRead(found(shorten(job)) if is_own else REPLACED)
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
@@ -264,7 +264,7 @@ def _is_replaced(api: Api, run: Run) -> bool | None:
 def has_ended(api: Api, name: str, retry_seconds: float | None = None) -> bool:
     """Return whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
-        return is_over(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds))
+        return found(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)).is_over
     except ApiError as problem:
         if problem.status == HTTPStatus.NOT_FOUND:
             return True

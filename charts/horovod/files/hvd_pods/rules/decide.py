@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Tuple, TypeVar
 
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.rules import (
     attempt_workers,
     handover,
@@ -218,7 +218,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     if lost_to and problem:
         decision.add_event(EndReached(record_lock.superseded(lost_to)))
     elif lost_to:
-        decide_retry(decision, state.job)
+        decide_retry(decision)
     else:
         _read_job(decision)
 
@@ -228,7 +228,7 @@ def _read_job(decision: Decision) -> None:
     state = decision.state
     decision.state = replace(decision.state, activity=Activity.DECIDING_RETRY)
     if not state.run.has_api_access:
-        decide_retry(decision, None)
+        decide_retry(decision)
         return
     # Only the end depends on the Job: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_terminating
@@ -257,7 +257,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         return
     session_lease.begin(decision, event.job)
     if state.activity == Activity.DECIDING_RETRY:
-        decide_retry(decision, event.job)
+        decide_retry(decision)
     elif (
         state.activity == Activity.FINISHING
         and state.record_lock.is_end_unconfirmed
@@ -273,11 +273,12 @@ def on_job(decision: Decision, event: JobRead) -> None:
         kept_workers.end_terminated(decision, event.job)
 
 
-def decide_retry(decision: Decision, job: Object | None) -> None:
+def decide_retry(decision: Decision) -> None:
     """Decide whether another attempt follows, now that the Job is known."""
     state = decision.state
     run = decision.state.run
     problem = decision.attempt.problem
+    job = state.job
     has_failed = problem is not None or state.attempt.launch is None
     if state.is_terminating and has_failed:
         problem = job_state.interruption(job, decision.wall)
@@ -291,7 +292,7 @@ def decide_retry(decision: Decision, job: Object | None) -> None:
         _retry(
             decision,
             problem,
-            is_over=run.has_api_access and (job is None or job_state.is_withdrawn(job)),
+            is_over=run.has_api_access and (not job.is_own or job.is_withdrawn),
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypedDict
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.objects import Object
+from hvd_pods.rules.job_state import JobReading
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Pod
@@ -115,9 +116,9 @@ class RecordFailed(Event):
 
 @dataclass(frozen=True)
 class JobRead(Event):
-    """The Job was read, or is UNREADABLE or DELETED (job_state.py); None if it was replaced."""
+    """The Job was read, or could not be read."""
 
-    job: Object | None
+    job: JobReading
     # The value of `is_for_orphans` in the ReadJob effect that this event answers.
     is_for_orphans: bool = False
     # The present data of the record; None if it could not be read.
@@ -126,9 +127,9 @@ class JobRead(Event):
 
 @dataclass(frozen=True)
 class LeaseRead(Event):
-    """The session's lease was read; `job` is the Job with it, None if it could not be read."""
+    """The session's lease was read with the Job, unless this master's Job was not found."""
 
-    job: Object | None
+    job: JobReading
 
 
 # Events that decisions cause:

@@ -8,7 +8,6 @@ from hvd_pods.cluster.objects import Object
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import Exit, ListPods
 from hvd_pods.rules.events import PodsListed
-from hvd_pods.rules.job_state import is_withdrawn
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import QUEUE
@@ -32,10 +31,9 @@ def is_preempted(decision: Decision) -> bool:
     With a queue, any other interruption is treated as a preemption, too.
     """
     state = decision.state
-    job = state.job
-    is_queued = job is not None and QUEUE in job["metadata"].get("annotations", {})
+    is_queued = QUEUE in state.job.annotations
     is_interrupted = isinstance(state.problem, InterruptedRunError) and state.is_terminating
-    return bool(is_interrupted and is_queued and job and not is_withdrawn(job))
+    return is_interrupted and is_queued and not state.job.is_withdrawn
 
 
 def hand_over(decision: Decision) -> None:

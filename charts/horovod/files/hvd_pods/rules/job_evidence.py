@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvd_pods.cluster.objects import Object, shorten
-from hvd_pods.rules.job_state import DELETED, UNREADABLE
+from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobReading, found
 
 # HTTP statuses.
 FORBIDDEN = 403
@@ -53,15 +53,15 @@ class JobEvidence:
         """Whether the conclusion depends on a second read, some time after the first one."""
         return self.status == NOT_FOUND and not self.is_replaced
 
-    def conclude(self) -> Object | None:
-        """Return the Job, UNREADABLE or DELETED; None if another Job has replaced it."""
+    def conclude(self) -> JobReading:
+        """Return what this master knows of its Job."""
         if self.job is not None:
             # Another Job of its name has replaced it: the workers belong to that Job's run.
             is_other = not self._is_own or (self._is_ending and self.is_replaced is not False)
-            return None if is_other else shorten(self.job)
+            return REPLACED if is_other else found(shorten(self.job))
         if self.depends_on_masters and self.is_replaced:
-            return None
+            return REPLACED
         if not self.is_gone:
             return UNREADABLE
         # Workers that are left running cost less than a lost training.
-        return None if self.is_replaced is None else DELETED
+        return REPLACED if self.is_replaced is None else DELETED

@@ -1,8 +1,10 @@
-"""The state of the Job: whether it makes another master, until when, and who has stopped it."""
+"""What this master knows of its Job: how long the Job goes on, and who has stopped it."""
 
 from __future__ import annotations
 
+import enum
 import sys
+from typing import Any, Mapping, NamedTuple
 
 from hvd_pods.cluster.objects import Object, parse_time
 from hvd_pods.shared.contract import QUEUE
@@ -15,95 +17,155 @@ FIRST_BACKOFF = 10.0
 LONGEST_BACKOFF = 360.0
 # Stop waiting this many seconds before the Job's deadline: the deadline fails the Job.
 END_BEFORE = 15.0
-# A substitute for a Job that the API server did not return: another attempt may follow a failure.
-UNREADABLE: Object = {"metadata": {}, "spec": {}}
-# A substitute for a deleted Job that no other Job has replaced.
-DELETED: Object = {"metadata": {"deletionTimestamp": ""}, "spec": {}}
+NO_FIELDS: Object = {"metadata": {}, "spec": {}}
 
 
-def failure_reason(job: Object) -> str:
-    """Return why the Job controller creates no more pods; empty while it may."""
-    for condition in job.get("status", {}).get("conditions") or []:
-        # FailureTarget comes first (Kubernetes 1.31), Failed when the last pod has ended.
-        if condition["type"] in ("FailureTarget", "Failed") and condition["status"] == "True":
-            return str(condition.get("reason") or condition["type"])
-    return ""
+class JobKind(enum.Enum):
+    """What a read of this master's Job has shown."""
+
+    FOUND = "found"
+    # The workers belong to another Job's run.
+    REPLACED = "replaced"
+    # No other Job has replaced it.
+    DELETED = "deleted"
+    # Nothing is known: another attempt may follow a failure.
+    UNREADABLE = "unreadable"
+    # This master has not read it yet, or has no access to the API.
+    NOT_READ = "not read"
 
 
-def is_withdrawn(job: Object) -> bool:
-    """Return whether a person or a queue has stopped the run: the Job is deleted or suspended."""
-    return "deletionTimestamp" in job["metadata"] or bool(job.get("spec", {}).get("suspend"))
+class JobReading(NamedTuple):
+    """A reading of this master's Job. `job` has fields only if the Job was found."""
+
+    kind: JobKind
+    job: Object = NO_FIELDS
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the API server was asked, and no other Job has replaced this master's Job."""
+        return self.kind not in (JobKind.REPLACED, JobKind.NOT_READ)
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations of the Job; none if it was not found."""
+        annotations: Mapping[str, str] = self.job["metadata"].get("annotations", {})
+        return annotations
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The spec of the Job; empty if it was not found."""
+        spec: Mapping[str, Any] = self.job.get("spec", {})
+        return spec
+
+    @property
+    def failed(self) -> int:
+        """The number of the Job's masters that have failed."""
+        return int(self._status.get("failed") or 0)
+
+    @property
+    def failure_reason(self) -> str:
+        """Why the Job controller creates no more pods; empty while it may."""
+        for condition in self._conditions:
+            # FailureTarget comes first (Kubernetes 1.31), Failed when the last pod has ended.
+            if condition["type"] in ("FailureTarget", "Failed") and condition["status"] == "True":
+                return str(condition.get("reason") or condition["type"])
+        return ""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether a person or a queue has suspended the Job."""
+        return bool(self.spec.get("suspend"))
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether a person or a queue has stopped the run: the Job is deleted or suspended."""
+        is_deleted = self.kind == JobKind.DELETED or "deletionTimestamp" in self.job["metadata"]
+        return is_deleted or self.is_suspended
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the Job has no pod and creates none: it has ended or is suspended."""
+        ends = ("Complete", "Failed")
+        ended = any(c["type"] in ends and c["status"] == "True" for c in self._conditions)
+        return ended or self.is_suspended
+
+    @property
+    def backoff(self) -> float:
+        """The seconds that the Job controller waits before the next master."""
+        return float(min(FIRST_BACKOFF * 2 ** min(self.failed, 10), LONGEST_BACKOFF))
+
+    @property
+    def deadline(self) -> float:
+        """When the Job controller ends the run, in seconds since the epoch, or infinity.
+
+        A Job without a limit has no deadline, and a Job that has not started has none yet.
+        """
+        limit = self.spec.get("activeDeadlineSeconds")
+        started = self._status.get("startTime")
+        if not limit or not started:
+            return float("inf")
+        return parse_time(started) + float(limit)
+
+    @property
+    def _status(self) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = self.job.get("status", {})
+        return status
+
+    @property
+    def _conditions(self) -> list[Mapping[str, Any]]:
+        return self._status.get("conditions") or []
+
+    def seconds_left(self, wall: float) -> float:
+        """Return the seconds until this master stops waiting because of the Job's deadline."""
+        return self.deadline - wall - END_BEFORE
+
+    def will_retry(self, code: int, wall: float) -> bool:
+        """Return whether the Job makes another master after this one, which ends with `code`.
+
+        An eviction does not count as a failure, but looks like a deletion, which does. So this may
+        be False although another master follows: it scales the workers up again. A master that
+        waits in a queue cannot do that: with a queue, each interruption is treated as a preemption.
+        """
+        if code in (0, BAD_CONFIGURATION) or self.failure_reason:
+            return False
+        is_preempted = code == InterruptedRunError.exit_code and QUEUE in self.annotations
+        if self.failed >= int(self.spec.get("backoffLimit", sys.maxsize)) and not is_preempted:
+            return False
+        # If the deadline passes between two masters, no master scales the workers down.
+        return wall + self.backoff < self.deadline
+
+    def is_continued(self, wall: float) -> bool:
+        """Return whether the Job makes another master if this unfinished one is terminated."""
+        is_sure = self.kind == JobKind.FOUND and not self.is_withdrawn
+        return is_sure and self.will_retry(InterruptedRunError.exit_code, wall)
 
 
-def is_over(job: Object) -> bool:
-    """Return whether the Job has no pod and creates none: it has ended or is suspended."""
-    conditions = job.get("status", {}).get("conditions") or []
-    ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
-    return ended or bool(job.get("spec", {}).get("suspend"))
+REPLACED = JobReading(JobKind.REPLACED)
+DELETED = JobReading(JobKind.DELETED)
+UNREADABLE = JobReading(JobKind.UNREADABLE)
+NOT_READ = JobReading(JobKind.NOT_READ)
 
 
-def will_retry(job: Object, code: int, wall: float) -> bool:
-    """Return whether the Job makes another master after this one, which ends with `code`.
-
-    An eviction does not count as a failure, but looks like a deletion, which does. So this may be
-    False although another master follows: it scales the workers up again. A master that waits in a
-    queue cannot do that: with a queue, each interruption is treated as a preemption.
-    """
-    if code in (0, BAD_CONFIGURATION) or failure_reason(job):
-        return False
-    failed = int(job.get("status", {}).get("failed", 0))
-    annotations = job["metadata"].get("annotations", {})
-    is_preempted = code == InterruptedRunError.exit_code and QUEUE in annotations
-    if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)) and not is_preempted:
-        return False
-    # If the deadline passes between two masters, no master scales the workers down.
-    return bool(wall + backoff(job) < deadline(job))
+def found(job: Object) -> JobReading:
+    """Return the reading of a Job that was found."""
+    return JobReading(JobKind.FOUND, job)
 
 
-def backoff(job: Object) -> float:
-    """Return the seconds that the Job controller waits before the next master."""
-    failed = int(job.get("status", {}).get("failed", 0))
-    return float(min(FIRST_BACKOFF * 2 ** min(failed, 10), LONGEST_BACKOFF))
-
-
-def is_continued(job: Object, wall: float) -> bool:
-    """Return whether the Job makes another master if this unfinished one is terminated."""
-    is_sure = job != UNREADABLE and not is_withdrawn(job)
-    return is_sure and will_retry(job, InterruptedRunError.exit_code, wall)
-
-
-def deadline(job: Object) -> float:
-    """Return when the Job controller ends the run, in seconds since the epoch, or infinity.
-
-    A Job without a limit has no deadline, and a Job that has not started has none yet.
-    """
-    limit = job["spec"].get("activeDeadlineSeconds")
-    started = job.get("status", {}).get("startTime")
-    if not limit or not started:
-        return float("inf")
-    return parse_time(started) + float(limit)
-
-
-def seconds_left(job: Object, wall: float) -> float:
-    """Return the seconds until this master stops waiting because of the Job's deadline."""
-    return deadline(job) - wall - END_BEFORE
-
-
-def interruption(job: Object | None, wall: float) -> RunError:
-    """Return the error that explains why the master was asked to end; `job` None: it is gone.
+def interruption(job: JobReading, wall: float) -> RunError:
+    """Return the error that explains why the master was asked to end.
 
     The Job creates another master for its exit code (podFailurePolicy), whatever the launcher's
     code was.
     """
-    if job is None:
+    if not job.is_own:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
-    elif job.get("spec", {}).get("suspend"):
+    elif job.is_suspended:
         why = "the master was terminated: its Job was suspended"
-    elif is_withdrawn(job):
+    elif job.is_withdrawn:
         why = "the master was terminated: its Job was deleted"
-    elif failure_reason(job) == "DeadlineExceeded" or wall + FIRST_BACKOFF >= deadline(job):
+    elif job.failure_reason == "DeadlineExceeded" or wall + FIRST_BACKOFF >= job.deadline:
         # The controller may end the pod before the Job's condition says why.
-        limit = job["spec"].get("activeDeadlineSeconds")
+        limit = job.spec.get("activeDeadlineSeconds")
         why = f"the run took longer than `master.activeDeadlineSeconds={limit}`"
     else:
         why = "the master was terminated: its pod was deleted or evicted"

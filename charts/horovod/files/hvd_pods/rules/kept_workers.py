@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadJob, ScaleDown
-from hvd_pods.rules.job_state import UNREADABLE, is_continued, is_withdrawn, seconds_left
+from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import InterruptedRunError, SupersededError
@@ -17,9 +17,8 @@ from hvd_pods.shared.record import LEASE_KEPT
 def are_left(decision: Decision) -> bool:
     """Return whether this master must watch workers that are left for the session's next run."""
     state = decision.state
-    job = state.job
     # Keep watching a known lease if the Job could not be read at the end.
-    is_own = job is not None and not is_withdrawn(job)
+    is_own = state.job.is_own and not state.job.is_withdrawn
     is_replaced = bool(state.record_lock.lost_to) or isinstance(state.problem, SupersededError)
     return bool(state.lease.seconds and is_own and not (is_replaced or state.are_workers_gone))
 
@@ -37,7 +36,7 @@ def keep(decision: Decision) -> None:
     decision.lease = replace(decision.lease, note=LEASE_KEPT)
     decision.write_record("keep workers")
     decision.log("the workers stay for the session's next run, as long as its lease is renewed")
-    watch_deadline(decision, decision.state.job or UNREADABLE)
+    watch_deadline(decision, decision.state.job)
 
 
 def begin(decision: Decision) -> None:
@@ -49,9 +48,9 @@ def begin(decision: Decision) -> None:
     )
 
 
-def watch_deadline(decision: Decision, job: Object) -> None:
+def watch_deadline(decision: Decision, job: JobReading) -> None:
     """Stop keeping the workers before the deadline of the Job that was just read."""
-    left = seconds_left(job, decision.wall)
+    left = job.seconds_left(decision.wall)
     if left < float("inf"):
         decision.set_timer(TimerKind.KEEP_WORKERS, decision.now + max(0.0, left))
     else:
@@ -63,14 +62,15 @@ def look_before_end(decision: Decision) -> None:
     decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
 
 
-def end_terminated(decision: Decision, job: Object | None) -> None:
+def end_terminated(decision: Decision, job: JobReading) -> None:
     """Keep the workers no longer in a terminating pod: no other process watches the lease.
 
     Leave the workers to another master if an upgrade has replaced the Job, or if the Job creates
     another master that continues the run.
     """
     is_unfinished = isinstance(decision.state.problem, InterruptedRunError)
-    if job is None or job == UNREADABLE or (is_unfinished and is_continued(job, decision.wall)):
+    is_unknown = job.kind == JobKind.UNREADABLE or not job.is_own
+    if is_unknown or (is_unfinished and job.is_continued(decision.wall)):
         decision.end_master()
     else:
         scale_down(decision)

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Callable, NamedTuple
 
-from hvd_pods.cluster.objects import Object
+from hvd_pods.rules.job_state import JobReading
 from hvd_pods.shared.errors import (
     LostWorkerError,
     NotANumberError,
@@ -68,12 +68,11 @@ class Retries:
     furthest_step: int = 0
     last_error: str = ""
 
-    def note_job(self, job: Object | None) -> Retries:
+    def note_job(self, job: JobReading) -> Retries:
         """Take the limit from the Job, if it was read: an upgrade may have changed it."""
-        if not job or "backoffLimit" not in job["spec"]:
+        if "backoffLimit" not in job.spec:
             return self
-        failed = int(job.get("status", {}).get("failed") or 0)
-        return replace(self, limit=int(job["spec"]["backoffLimit"]), lost_masters=failed)
+        return replace(self, limit=int(job.spec["backoffLimit"]), lost_masters=job.failed)
 
     def judge(
         self,

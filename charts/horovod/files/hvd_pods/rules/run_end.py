@@ -10,7 +10,6 @@ from hvd_pods.rules import kept_workers
 from hvd_pods.rules.decision import END, Decision
 from hvd_pods.rules.effects import ReadJob, ReportFailure, ScaleDown, StoreResults
 from hvd_pods.rules.events import ResultsStored
-from hvd_pods.rules.job_state import UNREADABLE, is_withdrawn, seconds_left, will_retry
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.contract import CLEANUP
 from hvd_pods.shared.errors import ConfigurationError, InterruptedRunError, RunError
@@ -53,14 +52,14 @@ def finish(decision: Decision, problem: RunError | None) -> None:
         if state.run.cleanup != "Never":
             decision.log("the workers stay: without a service account the master cannot scale them")
         store_results(decision)
-    elif state.job is None:
+    elif not state.job.is_own:
         decision.log("the workers are not scaled down: the next run of the release may use them")
         store_results(decision)
-    elif problem and is_withdrawn(state.job):
+    elif problem and state.job.is_withdrawn:
         # Only this master can scale the workers down. The run may continue later.
         decision.set_entry(RUNNING, str(problem))
         decision.write_record(END, retry_seconds=None)
-    elif state.is_terminating and will_retry(state.job, code, decision.wall):
+    elif state.is_terminating and state.job.will_retry(code, decision.wall):
         store_results(decision)
     else:
         decision.set_entry(FAILED if problem else FINISHED, str(problem or ""))
@@ -70,13 +69,13 @@ def finish(decision: Decision, problem: RunError | None) -> None:
 def scale_down(decision: Decision) -> None:
     """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
     state = decision.state
-    job = decision.state.job or UNREADABLE
-    cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
-    is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
+    job = state.job
+    cleanup = job.annotations.get(CLEANUP, state.run.cleanup)
+    is_wanted = cleanup == "Always" or state.problem is None or job.is_withdrawn
     # With any `cleanup`, a suspended run has no workers. Neither has a run whose command no longer
     # renews the lease, nor a session's run that was withdrawn.
-    is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
-    if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
+    is_forgotten = state.lease.has_ended or bool(state.lease.seconds and job.is_withdrawn)
+    if (is_wanted and cleanup != "Never") or is_forgotten or job.is_suspended:
         decision.state = replace(decision.state, are_workers_gone=True)
         decision.add_effects(ScaleDown())
     else:
@@ -103,7 +102,7 @@ def store_results(decision: Decision) -> None:
     if not (has_result and is_wanted) or state.results == STORED:
         end_or_keep_workers(decision)
         return
-    left = seconds_left(state.job, decision.wall) if state.job else run.results_timeout_seconds
+    left = state.job.seconds_left(decision.wall)
     decision.state = replace(decision.state, activity=Activity.STORING)
     decision.add_effects(StoreResults(min(left, run.results_timeout_seconds)))
 
@@ -132,7 +131,11 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
         # The training has finished: the termination message is otherwise empty.
         decision.add_effects(ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
-    if state.is_terminating and state.job and will_retry(state.job, again.exit_code, decision.wall):
+    if (
+        state.is_terminating
+        and state.job.is_own
+        and state.job.will_retry(again.exit_code, decision.wall)
+    ):
         # Another master stores the results.
         decision.state = replace(decision.state, problem=again)
     end_or_keep_workers(decision)

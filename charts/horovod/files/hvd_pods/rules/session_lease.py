@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvd_pods.cluster.objects import Object
 from hvd_pods.rules import kept_workers, launch_abort
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
-from hvd_pods.rules.job_state import UNREADABLE
+from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import LEASE, RENEWED
@@ -31,18 +30,18 @@ LEASE_POLL_SECONDS = 30.0
 LONGEST = 604_800
 
 
-def seconds_of(job: Object) -> int:
+def seconds_of(job: JobReading) -> int:
     """Return the duration of the Job's lease in seconds; 0 without one."""
-    return parse_count(job["metadata"].get("annotations", {}).get(LEASE, ""), LONGEST) or 0
+    return parse_count(job.annotations.get(LEASE, ""), LONGEST) or 0
 
 
-def begin(decision: Decision, job: Object | None) -> None:
+def begin(decision: Decision, job: JobReading) -> None:
     """Follow the lease of a Job that was read for the first time, if it has one."""
     state = decision.state
     # The pod of `helm test` has no Job.
-    if not state.assignment.job or state.lease.seconds or job is None:
+    if not state.assignment.job or state.lease.seconds or not job.is_own:
         return
-    if job == UNREADABLE or seconds_of(job):
+    if job.kind == JobKind.UNREADABLE or seconds_of(job):
         decision.lease = replace(
             decision.lease,
             seconds=float(seconds_of(job)),
@@ -62,7 +61,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
     lease = decision.lease
     if lease.has_ended or decision.state.activity == Activity.OVER or decision.record_lock.lost_to:
         return
-    if event.job is None:
+    if event.job.kind != JobKind.FOUND:
         decision.lease = replace(decision.lease, seen_at=decision.now)
         _look_later(decision)
         return
@@ -114,6 +113,6 @@ def _look_later(decision: Decision) -> None:
     decision.set_timer(TimerKind.LEASE, decision.now + min(every, LEASE_POLL_SECONDS))
 
 
-def _renewal(job: Object) -> str:
+def _renewal(job: JobReading) -> str:
     """Return a text that changes with each renewal."""
-    return str(job["metadata"].get("annotations", {}).get(RENEWED, ""))
+    return str(job.annotations.get(RENEWED, ""))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Mapping
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.cluster.objects import Object
 from hvd_pods.rules.events import Moment, Notice
+from hvd_pods.rules.job_state import NOT_READ, JobReading
 from hvd_pods.rules.reported_progress import Progress
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
@@ -234,7 +234,8 @@ class RunState:
     lease: SessionLease = field(default_factory=SessionLease)
     # The workers were scaled to zero, because the run has ended.
     are_workers_gone: bool = False
-    job: Object | None = None
+    # The last reading of the Job.
+    job: JobReading = NOT_READ
     problem: RunError | None = None
     # The stage of the run, None before the first one, and what the metrics count.
     stage: RunEvent | None = None

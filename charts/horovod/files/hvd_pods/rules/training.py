@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping
 
-from hvd_pods.cluster.objects import Object, format_time
-from hvd_pods.rules import job_state, launch_abort, missing_workers, rank_notices, stalls
+from hvd_pods.cluster.objects import format_time
+from hvd_pods.rules import launch_abort, missing_workers, rank_notices, stalls
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
     AskRanks,
@@ -32,6 +32,7 @@ from hvd_pods.rules.events import (
     RanksSeen,
     WorkerReached,
 )
+from hvd_pods.rules.job_state import NOT_READ, JobReading
 from hvd_pods.rules.launch_abort import END_WITHIN
 from hvd_pods.rules.state import Activity, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
@@ -89,7 +90,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.state = replace(decision.state, launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    orphan_seconds = job_state.backoff(state.job or {}) + STAY_LONGER
+    orphan_seconds = state.job.backoff + STAY_LONGER
     decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(state.attempt.number, chosen))
     decision.state = replace(decision.state, used_workers=record_workers(run, chosen))
@@ -156,7 +157,7 @@ def terminate(decision: Decision) -> None:
         interrupt(decision)
 
 
-def interrupt(decision: Decision, job: Object | None = None) -> None:
+def interrupt(decision: Decision, job: JobReading = NOT_READ) -> None:
     """Let the ranks of this pod save, or continue if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
     launch = decision.launch
@@ -166,7 +167,7 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.launch = replace(decision.launch, is_asking=True)
     number = decision.attempt.number
-    if job is not None and job_state.is_continued(job, decision.wall):
+    if job.is_continued(decision.wall):
         decision.add_effects(LookAtRanks(number, launch.workers))
     else:
         decision.add_effects(AskRanks(number, launch.workers))
