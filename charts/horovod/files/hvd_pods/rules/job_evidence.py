@@ -8,13 +8,10 @@ RoleBinding, or an authorizer that fails.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from hvd_pods.cluster.objects import Object, shorten
 from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobReading, found
-
-# HTTP statuses.
-FORBIDDEN = 403
-NOT_FOUND = 404
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,13 @@ class JobEvidence:
     @property
     def depends_on_masters(self) -> bool:
         """Whether the conclusion depends on the pods of masters."""
-        is_missing = self.status in (FORBIDDEN, NOT_FOUND)
+        is_missing = self.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
         return is_missing or self._is_ending
 
     @property
     def depends_on_second_read(self) -> bool:
         """Whether the conclusion depends on a second read, some time after the first one."""
-        return self.status == NOT_FOUND and not self.is_replaced
+        return self.status == HTTPStatus.NOT_FOUND and not self.is_replaced
 
     def conclude(self) -> JobReading:
         """Return what this master knows of its Job."""
