@@ -150,12 +150,11 @@ def on_answer(decision: Decision, event: WorkerAnswers) -> None:
     )
     if (
         decision.state.activity == Activity.WAITING_FOR_WORKERS
-        and event.worker not in attempt_workers.arrived
+        and event.worker not in decision.attempt_workers.arrived
     ):
         # An autoscaler may bring one node after the other.
-        decision.attempt_workers = replace(
-            decision.attempt_workers, arrived=attempt_workers.arrived | {event.worker}
-        )
+        arrived = decision.attempt_workers.arrived | {event.worker}
+        decision.attempt_workers = replace(decision.attempt_workers, arrived=arrived)
         extend_deadline(decision)
     start_if_possible(decision)
 
@@ -165,18 +164,18 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
 
     A worker that answered before is lost after a long silence.
     """
-    attempt_workers = decision.attempt_workers
     limit = decision.state.lost_after_seconds
+    reasons = decision.attempt_workers.reasons
     decision.attempt_workers = replace(
-        decision.attempt_workers, reasons={**attempt_workers.reasons, event.worker: event.why}
+        decision.attempt_workers, reasons={**reasons, event.worker: event.why}
     )
-    if event.why.is_stale and event.why != attempt_workers.reasons.get(event.worker):
+    if event.why.is_stale and event.why != reasons.get(event.worker):
         list_pods(decision)
-    if event.worker not in attempt_workers.answering:
+    if event.worker not in decision.attempt_workers.answering:
         return
     if event.silent >= limit and event.all_workers_silent:
         limit *= MASTER_OFFLINE_FACTOR
-        if not attempt_workers.all_workers_silent:
+        if not decision.attempt_workers.all_workers_silent:
             why = "no worker responds: this pod may have lost the network"
             decision.log(f"{why}; waiting {limit:.0f} s")
         decision.attempt_workers = replace(decision.attempt_workers, all_workers_silent=True)
@@ -230,12 +229,12 @@ def start_if_possible(decision: Decision) -> None:
         # Also, a terminating pod still trains until its grace period is over.
         decision.clear_timers(TimerKind.PODS)
         decision.add_effects(FreezeAddresses())
-    decision.state = replace(decision.state, activity=Activity.DELIVERING)
-    decision.attempt = replace(decision.attempt, pods=chosen)
-    orphan_fence = _orphan_fence(state)
+    attempt = replace(decision.attempt, pods=chosen)
+    decision.state = replace(decision.state, activity=Activity.DELIVERING, attempt=attempt)
+    orphan_fence = _orphan_fence(decision.state)
     if orphan_fence:
         addresses = _find_addresses(decision)
-        decision.add_effects(CountFinished(state.attempt.number, addresses, orphan_fence))
+        decision.add_effects(CountFinished(attempt.number, addresses, orphan_fence))
     else:
         _deliver(decision)
 
@@ -310,20 +309,19 @@ def list_pods(decision: Decision) -> None:
         _report_missing(decision, PodsListed(state.attempt.number))
         return
     decision.attempt_workers = replace(decision.attempt_workers, is_listing=True)
-    decision.add_effects(ListPods(state.attempt.number, [worker.name for worker in missing]))
+    decision.add_effects(ListPods(decision.attempt.number, [worker.name for worker in missing]))
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
     """Replace listed pods that are in the way, and explain missing or lost workers."""
-    state = decision.state
     decision.attempt_workers = replace(decision.attempt_workers, is_listing=False)
-    launch = state.attempt.launch
+    launch = decision.attempt.launch
     if launch and launch.lost:
         missing_workers.explain_loss(decision, event, launch.lost)
-    if not pod_replacement.may_replace_pods(state):
+    if not pod_replacement.may_replace_pods(decision.state):
         return
     pod_replacement.replace_pods(decision, event.pods)
-    if state.activity == Activity.WAITING_FOR_WORKERS:
+    if decision.state.activity == Activity.WAITING_FOR_WORKERS:
         _scale_up(decision, event)
         _report_missing(decision, event)
 

@@ -115,29 +115,27 @@ def decide(state: RunState, event: Event, moment: Moment) -> tuple[RunState, tup
 
 def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     """Begin an attempt: probe the workers, and prepare the launcher meanwhile."""
-    state = decision.state
     run = decision.state.run
     before = decision.attempt.launch
-    if state.is_terminating:
+    if decision.state.is_terminating:
         _read_job(decision)
         return
     if before and before.lost:
         missing_workers.explain_loss(decision, PodsListed(0, problem="no answer yet"), before.lost)
     if before and before.waiting:
         decision.add_effects(ReleaseRanks(before.waiting))
+    state = decision.state
     number = state.attempts + 1
     fence = state.record_lock.fence + 1
-    decision.record_lock = replace(decision.record_lock, fence=fence)
-    progress = state.progress.forget()
-    attempt = Attempt(number, workers=attempt_workers.expect(state))
     decision.state = replace(
-        decision.state,
+        state,
         attempts=number,
-        attempt=attempt,
-        progress=progress,
+        attempt=Attempt(number, workers=attempt_workers.expect(state)),
+        progress=state.progress.forget(),
+        record_lock=replace(state.record_lock, fence=fence),
         activity=Activity.WAITING_FOR_WORKERS,
     )
-    decision.set_entry(RUNNING, state.last_failure)
+    decision.set_entry(RUNNING, decision.state.last_failure)
     decision.write_record("begin")
     decision.add_effects(
         WatchWorkers(number), Prepare(number, fence, scales_workers=run.has_api_access)
@@ -194,10 +192,9 @@ def on_delivered(decision: Decision, event: Delivered) -> None:
 
 def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
     """End the attempt: take the last step that was reported, then read the Job."""
-    attempt = decision.attempt
     decision.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
-    decision.attempt = replace(decision.attempt, problem=event.problem)
-    decision.state = replace(decision.state, activity=Activity.FINDING_CAUSE)
+    attempt = replace(decision.attempt, problem=event.problem)
+    decision.state = replace(decision.state, activity=Activity.FINDING_CAUSE, attempt=attempt)
     decision.add_effects(StopWatching())
     # The next attempt is compared with the last step. A lost worker cannot report it, and a new
     # worker is waiting.
@@ -214,7 +211,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
         decision.attempt = replace(decision.attempt, problem=NotANumberError())
     training.warn_of_nan(decision)
     problem = decision.attempt.problem
-    lost_to = state.record_lock.lost_to
+    lost_to = decision.record_lock.lost_to
     if lost_to and problem:
         decision.add_event(EndReached(record_lock.superseded(lost_to)))
     elif lost_to:
@@ -225,8 +222,8 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
 
 def _read_job(decision: Decision) -> None:
     """Read the Job before the end of an attempt is decided; without the API, decide at once."""
-    state = decision.state
     decision.state = replace(decision.state, activity=Activity.DECIDING_RETRY)
+    state = decision.state
     if not state.run.has_api_access:
         decide_retry(decision)
         return
@@ -245,9 +242,8 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
 
 def on_job(decision: Decision, event: JobRead) -> None:
     """Handle the state of the Job, for the present activity or for ranks that may continue."""
-    state = decision.state
     if event.is_for_orphans:
-        if TimerKind.LEAVE in state.timers:
+        if TimerKind.LEAVE in decision.state.timers:
             training.interrupt(decision, event.job)
         return
     decision.state = replace(decision.state, job=event.job)
@@ -256,6 +252,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         # Another master has the record: this master decides nothing more.
         return
     session_lease.begin(decision, event.job)
+    state = decision.state
     if state.activity == Activity.DECIDING_RETRY:
         decide_retry(decision)
     elif (
@@ -267,7 +264,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
     elif state.activity == Activity.FINISHING:
         run_end.scale_down(decision)
     elif state.activity == Activity.READING:
-        decision.state = replace(decision.state, retries=state.retries.note_job(event.job))
+        decision.state = replace(state, retries=state.retries.note_job(event.job))
         decision.add_event(AttemptDue())
     elif state.activity == Activity.KEEPING_WORKERS:
         kept_workers.end_terminated(decision, event.job)
@@ -307,10 +304,16 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
     is_end = is_over or verdict.pause is None or state.lease.has_ended
     if not is_end and verdict.is_change:
         decision.log(str(problem))
+        last_failure = state.last_failure
     else:
         run_end.announce(decision, problem)
-        decision.state = replace(decision.state, last_failure=str(problem))
-    decision.state = replace(decision.state, retries=verdict.retries, failures=verdict.failures)
+        last_failure = str(problem)
+    decision.state = replace(
+        decision.state,
+        last_failure=last_failure,
+        retries=verdict.retries,
+        failures=verdict.failures,
+    )
     if is_end or verdict.pause is None:
         if verdict.pause is None and verdict.explanation:
             decision.log(verdict.explanation)

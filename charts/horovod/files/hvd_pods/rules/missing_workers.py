@@ -105,16 +105,15 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
         )
     stuck = {worker: item for worker, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
-    if reasons - attempt_workers.announced:
-        decision.attempt_workers = replace(
-            decision.attempt_workers, announced=attempt_workers.announced | reasons
-        )
+    announced = decision.attempt_workers.announced
+    if reasons - announced:
+        decision.attempt_workers = replace(decision.attempt_workers, announced=announced | reasons)
         text = "; ".join([*_describe(stuck), *_remedies(stuck)])
         decision.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
         worker
         for worker, item in stuck.items()
-        if decision.now - attempt_workers.since[worker.name] >= (item.wait_seconds or 0.0)
+        if decision.now - decision.attempt_workers.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(decision.state.run, lasting):
         decision.add_event(AttemptOver(missing_error(decision, found, "cannot start", RunError)))

@@ -47,9 +47,8 @@ def note_size(decision: Decision) -> None:
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
         is_soon = decision.now - state.grown_at < 2 * pause
-        decision.state = replace(
-            decision.state, grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY
-        )
+        grow_pause = min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY
+        decision.state = replace(decision.state, grow_pause=grow_pause)
         decision.report(RunEvent.SHRUNK, what)
     elif now > before:
         decision.report(RunEvent.GROWN, what)
@@ -98,7 +97,7 @@ def prepare(decision: Decision) -> None:
         decision.launch = replace(decision.launch, is_growing=True)
         addresses = {name: pod.address for name, pod in pods.items()}
         number = decision.attempt.number
-        decision.add_effects(PrepareNewcomers(number, addresses, pods, launch.workers))
+        decision.add_effects(PrepareNewcomers(number, addresses, pods, decision.launch.workers))
 
 
 def on_ready(decision: Decision, event: NewcomersReady) -> None:

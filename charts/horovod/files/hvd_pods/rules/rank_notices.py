@@ -103,11 +103,12 @@ def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
     if _starts_ranks_itself(decision):
         return
     launch = decision.launch
-    finished = dict.fromkeys((*launch.finished, _place_of(notice)))
+    finished_at = launch.finished_at
     if not launch.finished:
-        decision.launch = replace(decision.launch, finished_at=decision.now)
+        finished_at = decision.now
         decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAME_AFTER)
-    decision.launch = replace(decision.launch, finished=tuple(finished)[:MOST_NOTICES])
+    finished = tuple(dict.fromkeys((*launch.finished, _place_of(notice))))[:MOST_NOTICES]
+    decision.launch = replace(launch, finished=finished, finished_at=finished_at)
 
 
 def note_ended(decision: Decision, notice: Notice, connection: int) -> None:

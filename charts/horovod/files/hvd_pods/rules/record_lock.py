@@ -99,7 +99,7 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
             changes[RecordKey.SUPERSEDED] = data.get(RecordKey.HOLDER_UID, "")
         fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
         decision.record_lock = replace(decision.record_lock, fence=fence, data=dict(data))
-        known = state.record_lock.changes
+        known = decision.record_lock.changes
         decision.add_effects(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.record_lock.seen:
@@ -108,11 +108,11 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
         )
         decision.log(message)
         decision.report(RunEvent.WAITING, message)
-    if renewal(data) != state.record_lock.seen:
+    if renewal(data) != decision.record_lock.seen:
         decision.record_lock = replace(
             decision.record_lock, seen=renewal(data), seen_at=decision.now
         )
-    if state.is_terminating:
+    if decision.state.is_terminating:
         decision.add_event(
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
@@ -122,33 +122,14 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
 
 def on_held(decision: Decision, data: Mapping[str, str]) -> None:
     """Continue as the holder of a record with this data: report how the run ended, or run."""
-    state = decision.state
     assignment = decision.state.assignment
     run = decision.state.run
-    if state.record_lock.is_held:
+    if decision.record_lock.is_held:
         decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
     if data.get(RecordKey.RUN) == run.id and data.get(RecordKey.SETTINGS_HASH) == run.settings_hash:
-        attempts = number(data.get(RecordKey.ATTEMPTS))
-        failures = number(data.get(RecordKey.FAILURES))
-        progress = Progress(losses=read_progress(data).losses)
-        decision.state = replace(
-            decision.state,
-            attempts=attempts,
-            failures=failures,
-            launches=attempts,
-            progress=progress,
-        )
-    was_training = bool(run.has_api_access) and data.get(RecordKey.TRAINED) == assignment.uid
-    # The record does not show whether the command had reached a worker: assume that it had.
-    decision.state = replace(
-        decision.state, was_training=was_training, has_reached_worker=was_training
-    )
-    if decision.state.was_training:
-        decision.state = replace(
-            decision.state, orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE))
-        )
-        before = read_workers(run, decision.state.recorded_workers)
-        decision.state = replace(decision.state, workers_before=len(before))
+        _continue_counts(decision, data)
+    if run.has_api_access and data.get(RecordKey.TRAINED) == assignment.uid:
+        _note_earlier_training(decision, data)
     if not run.has_api_access:
         decision.add_event(AttemptDue())
     elif has_ended(run, data, assignment.uid):
@@ -157,6 +138,31 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
     else:
         decision.state = replace(decision.state, activity=Activity.READING)
         decision.add_effects(ReadJob(START_RETRY_SECONDS))
+
+
+def _continue_counts(decision: Decision, data: Mapping[str, str]) -> None:
+    """Continue the counts and the losses of the earlier masters of this run."""
+    attempts = number(data.get(RecordKey.ATTEMPTS))
+    decision.state = replace(
+        decision.state,
+        attempts=attempts,
+        failures=number(data.get(RecordKey.FAILURES)),
+        launches=attempts,
+        progress=Progress(losses=read_progress(data).losses),
+    )
+
+
+def _note_earlier_training(decision: Decision, data: Mapping[str, str]) -> None:
+    """Note what another master of this Job has started, and may have left."""
+    before = read_workers(decision.state.run, decision.state.recorded_workers)
+    decision.state = replace(
+        decision.state,
+        was_training=True,
+        # The record does not show whether the command had reached a worker: assume that it had.
+        has_reached_worker=True,
+        orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE)),
+        workers_before=len(before),
+    )
 
 
 def on_written(decision: Decision, event: RecordWritten) -> None:
@@ -253,16 +259,13 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
         # The training continues, protected by its fence number; a renewal writes the record later.
         if event.message != decision.record_lock.trouble:
             decision.log(f"cannot write the record of this run: {event.message}")
-        decision.record_lock = replace(
-            decision.record_lock, is_renewing=False, trouble=event.message
-        )
+        lock = replace(decision.record_lock, is_renewing=False, trouble=event.message)
         if event.purpose == END and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
-            decision.record_lock = replace(
-                decision.record_lock, is_end_unconfirmed=decision.record_lock.is_held
-            )
+            lock = replace(lock, is_end_unconfirmed=lock.is_held)
             decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
+        decision.record_lock = lock
 
 
 def renew(decision: Decision) -> None:

@@ -43,9 +43,9 @@ def finish(decision: Decision, problem: RunError | None) -> None:
 
     `problem` is None for a finished run.
     """
-    state = decision.state
     code = problem.exit_code if problem else 0
     decision.state = replace(decision.state, activity=Activity.FINISHING, problem=problem)
+    state = decision.state
     if state.record_lock.lost_to:
         end_or_keep_workers(decision)
     elif not state.run.has_api_access:
@@ -110,12 +110,10 @@ def store_results(decision: Decision) -> None:
 def on_results(decision: Decision, event: ResultsStored) -> None:
     """Note whether the results are stored. The outcome of the training stays the same."""
     state = decision.state
-    problem = decision.state.problem
-    decision.state = replace(decision.state, results=event.failure or STORED)
-    if state.entry:
-        decision.state = replace(
-            decision.state, entry={**state.entry, RecordKey.RESULTS: decision.state.results}
-        )
+    problem = state.problem
+    results = event.failure or STORED
+    entry = {**state.entry, RecordKey.RESULTS: results} if state.entry else state.entry
+    decision.state = replace(state, results=results, entry=entry)
     # Write this now: the following release of the record is retried only for seconds.
     decision.write_record("results", retry_seconds=None)
     if not event.failure:
@@ -132,9 +130,9 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
         decision.add_effects(ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
     if (
-        state.is_terminating
-        and state.job.is_own
-        and state.job.will_retry(again.exit_code, decision.wall)
+        decision.state.is_terminating
+        and decision.state.job.is_own
+        and decision.state.job.will_retry(again.exit_code, decision.wall)
     ):
         # Another master stores the results.
         decision.state = replace(decision.state, problem=again)

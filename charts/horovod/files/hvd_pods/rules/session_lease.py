@@ -73,9 +73,9 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
             decision.end_master()
         return
     renewal = _renewal(event.job)
-    if renewal != lease.renewal or not lease.seconds:
-        decision.lease = replace(decision.lease, renewal=renewal, seen_at=decision.now)
-    decision.lease = replace(decision.lease, seconds=seconds)
+    is_renewed = renewal != lease.renewal or not lease.seconds
+    seen_at = decision.now if is_renewed else lease.seen_at
+    decision.lease = replace(lease, seconds=seconds, renewal=renewal, seen_at=seen_at)
     if decision.now - decision.lease.seen_at > seconds:
         _end(decision)
     else:

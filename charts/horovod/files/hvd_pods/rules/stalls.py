@@ -73,14 +73,14 @@ def note_idle(decision: Decision, notice: Notice) -> None:
     }
     decision.launch = replace(decision.launch, idle_ranks=idle)
     # Earlier ranks of a custom command have the same numbers as its present ones.
-    over = frozenset() if run.mode == "custom" else launch.all_ended
+    over = frozenset() if run.mode == "custom" else decision.launch.all_ended
     if len(idle) < decision.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
     if decision.now - since < min(NAME_AFTER, run.stall_timeout_seconds or NAME_AFTER):
         return
-    if not launch.stalls.find(rank, since, RANK_WATCH_SECONDS):
+    if not decision.launch.stalls.find(rank, since, RANK_WATCH_SECONDS):
         decision.log(
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
@@ -197,7 +197,7 @@ def report_stalls(decision: Decision) -> None:
         _announce_stall(decision, f"{describe(first)}{known}")
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
-        if stall.worker in launch.workers:
+        if stall.worker in decision.launch.workers:
             ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
         decision.add_effects(ShowStacks(decision.attempt.number, ranks))
@@ -239,13 +239,14 @@ def _describe_limit(decision: Decision, stall: Stall) -> str:
 def end_stalled(decision: Decision, event: StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
     launch = decision.attempt.launch
-    if launch and event:
+    if launch is None:
+        return
+    if event:
         places = dict(event.places)
         late = launch.unfinished
         if late:
             late = late._replace(place=places.get(late.rank, late.place))
-        decision.launch = replace(
-            decision.launch, stalls=launch.stalls.note_places(places), unfinished=late
-        )
-    if launch and launch.stalls.late:
+        launch = replace(launch, stalls=launch.stalls.note_places(places), unfinished=late)
+        decision.launch = launch
+    if launch.stalls.late:
         launch_abort.abort(decision, LaunchError(launch.stalls.late, 1))

@@ -80,21 +80,24 @@ def begin(decision: Decision, event: Delivered) -> None:
     chosen = [name for name in state.assignment.workers if name in event.workers]
     orphan_fence = state.record_lock.fence if run.mode == "direct" else 0
     decision.state = replace(
-        decision.state, activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence
+        state,
+        activity=Activity.TRAINING,
+        was_training=True,
+        orphan_fence=orphan_fence,
+        attempt=replace(state.attempt, launch=LaunchState(tuple(chosen))),
+        launches=state.launches + 1,
+        used_workers=record_workers(run, chosen),
     )
-    decision.attempt = replace(decision.attempt, launch=LaunchState(tuple(chosen)))
-    number = state.attempt.number
+    number = decision.attempt.number
     what = (
         f"attempt {number}: {run.mode} starts {decision.state.ranks} ranks on {len(chosen)} workers"
     )
-    decision.state = replace(decision.state, launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    orphan_seconds = state.job.backoff + STAY_LONGER
-    decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, orphan_seconds))
-    decision.add_effects(FollowProgress(state.attempt.number, chosen))
-    decision.state = replace(decision.state, used_workers=record_workers(run, chosen))
-    decision.set_entry(RUNNING, state.last_failure)
+    orphan_seconds = decision.state.job.backoff + STAY_LONGER
+    decision.add_effects(StartLauncher(number, chosen, addresses, orphan_seconds))
+    decision.add_effects(FollowProgress(number, chosen))
+    decision.set_entry(RUNNING, decision.state.last_failure)
     decision.write_record("workers")
     on_workers(decision)
 
@@ -160,17 +163,17 @@ def terminate(decision: Decision) -> None:
 def interrupt(decision: Decision, job: JobReading = NOT_READ) -> None:
     """Let the ranks of this pod save, or continue if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
-    launch = decision.launch
     grace = decision.state.run.grace_seconds
     seconds = grace - min(RESERVE, grace / 2)
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.launch = replace(decision.launch, is_asking=True)
     number = decision.attempt.number
+    workers = decision.launch.workers
     if job.is_continued(decision.wall):
-        decision.add_effects(LookAtRanks(number, launch.workers))
+        decision.add_effects(LookAtRanks(number, workers))
     else:
-        decision.add_effects(AskRanks(number, launch.workers))
+        decision.add_effects(AskRanks(number, workers))
 
 
 def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
@@ -213,8 +216,9 @@ def warn_of_nan(decision: Decision) -> None:
     if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_logged:
         return
     decision.attempt = replace(decision.attempt, is_nan_logged=True)
-    step_of = "step {step} of this attempt" if state.progress.is_counted else "step {step}"
-    at = step_of.format(step=state.progress.reported["step"])
+    progress = decision.state.progress
+    step_of = "step {step} of this attempt" if progress.is_counted else "step {step}"
+    at = step_of.format(step=progress.reported["step"])
     text = f"the loss is NaN at {at}: `launch.failOnNaN=true` ends such a run"
     decision.log(f"warning: {text}")
     decision.report(RunEvent.NOT_A_NUMBER, text)
@@ -232,12 +236,10 @@ def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
 
 def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     """End the attempt whose launcher has ended, or find the cause of the failure."""
-    state = decision.state
-    launch = decision.launch
-    decision.state = replace(decision.state, activity=Activity.FINDING_CAUSE)
+    launch = replace(decision.launch, exit_code=event.exit_code)
+    attempt = replace(decision.attempt, seconds=event.seconds, launch=launch)
+    decision.state = replace(decision.state, activity=Activity.FINDING_CAUSE, attempt=attempt)
     decision.clear_timers(TimerKind.LEAVE)
-    decision.attempt = replace(decision.attempt, seconds=event.seconds)
-    decision.launch = replace(decision.launch, exit_code=event.exit_code)
     if launch.waiting:
         decision.add_effects(ReleaseRanks(launch.waiting))
     terminated = tuple(launch.terminating)
@@ -246,28 +248,27 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     # have not finished, whatever exit code their signal handlers produce. Only the launcher of mode
     # direct never exits with 0 after a request to end.
     may_have_ended = isinstance(problem, LostWorkerError) or (
-        isinstance(problem, ResizedError) and state.run.mode == "direct"
+        isinstance(problem, ResizedError) and decision.state.run.mode == "direct"
     )
     if event.exit_code == 0 and (problem is None or may_have_ended):
         if terminated:
             names = ", ".join(terminated)
             decision.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
-        decision.add_event(AttemptOver(_find_idleness(state)))
+        decision.add_event(AttemptOver(_find_idleness(decision.state)))
     elif problem:
         decision.add_event(AttemptOver(problem))
     else:
-        number = state.attempt.number
-        pods = state.attempt.pods
+        pods = attempt.pods
         uids = {name: pods[name].uid for name in terminated if name in pods}
         decision.add_effects(
             FindCause(
-                number,
+                attempt.number,
                 event.exit_code,
                 launch.workers,
                 launch.exception_notices,
                 launch.exit_notices,
                 uids,
-                asks_for_binding=_may_have_failed_to_bind(state.run, launch),
+                asks_for_binding=_may_have_failed_to_bind(decision.state.run, launch),
             )
         )
 
