@@ -20,12 +20,16 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
     for group in groups:
         for line in _group(group, spec.train.env):
             yield f"group {group.group.name}: {line}"
-        if group.memory is not None and shm >= group.memory:
-            yield (
-                f"group {group.group.name}: /dev/shm may take {memory_text(shm)}, and its content "
-                f"counts towards {memory_text(group.memory)} of memory: a worker is killed before "
-                "it is full; lower `tuning.shm` or `nodes[].tuning.shm`"
-            )
+        yield from _shm(group, shm)
+    yield from _binding(spec, groups, launching)
+    yield from _rdma(groups)
+    yield from _spot(groups)
+    yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
+    yield from _overrides(spec)
+
+
+def _binding(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
+    """Warn of ranks that are not bound to cores or to wrong ones, and of GPU beside CPU ranks."""
     gpus = {bool(group.group.gpus) for group in groups}
     # A custom launch ignores the plan's binding; the launcher's options may set one.
     binds_itself = spec.launch.mode == "custom" or bool(spec.launch.options)
@@ -51,18 +55,34 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
             "ranks are bound by socket: check with lscpu that nodes have the sockets of the spec; "
             "a virtual machine may show each CPU as a socket, and a rank would have one core"
         )
+
+
+def _rdma(groups: Sequence[GroupPlan]) -> Iterator[str]:
+    """Warn of the limit of locked memory, which RDMA needs."""
     if any(group.group.rdma for group in groups):
         yield (
             "rdma locks memory: allow that in the nodes' container runtime (LimitMEMLOCK), or run "
             "as root with `values.worker.capabilities: [IPC_LOCK]`"
         )
+
+
+def _spot(groups: Sequence[GroupPlan]) -> Iterator[str]:
+    """Warn of a master that no node of the spec may run."""
     if all(topology.without_spot(group.group) != group.group for group in groups):
         yield (
             "all groups are on spot nodes: the master runs on other nodes, because it does not "
             "tolerate spot nodes; to run it there, too, set `values.master.tolerations`"
         )
-    yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
-    yield from _overrides(spec)
+
+
+def _shm(plan: GroupPlan, shm: int) -> Iterator[str]:
+    """Warn of a /dev/shm that takes all memory of a worker."""
+    if plan.memory is not None and shm >= plan.memory:
+        yield (
+            f"group {plan.group.name}: /dev/shm may take {memory_text(shm)}, and its content "
+            f"counts towards {memory_text(plan.memory)} of memory: a worker is killed before it is "
+            "full; lower `tuning.shm` or `nodes[].tuning.shm`"
+        )
 
 
 def _overrides(spec: Spec) -> Iterator[str]:
@@ -91,6 +111,11 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     yield from _cores(plan)
     yield from _gpus(plan, env)
     yield from _requests(plan)
+    yield from _reserved(plan)
+
+
+def _reserved(plan: GroupPlan) -> Iterator[str]:
+    """Warn of CPUs that the kubelet reserves, where a plan depends on them."""
     group = plan.group
     if group.cpu_manager == "static" and group.reserved.cpu is None:
         reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")
