@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
@@ -226,35 +226,59 @@ def exported(
     """
     winning = dict(launcher) if line.exports_all else {}
     winning = {name: entry for name, entry in winning.items() if name not in OWN_OF_RANKS}
-    unset = []
+    winning |= _read_exports(line, launcher)
     for option, name, value in line.exports:
         if name in OWN_OF_RANKS:
             ledger.add_part(old, f"{option} {name}", "", _SET_BY_CHART)
             continue
-        if value is not None:
-            # Kubernetes would replace $(NAME) and $$ in the new variable.
-            winning[name] = {"name": name, "value": re.sub(r"\$(?=[$(])", "$$", value)}
-        elif name in launcher:
-            winning[name] = launcher[name]
-        elif name not in ("PATH", "LD_LIBRARY_PATH", "HOME"):
-            unset.append(name)
         # The value may be a secret.
         part = f"{option} {name}" if value is None else f"{option} {name}=..."
         new = "worker.env" if name in winning else ""
         ledger.add_part(old, part, new, "every rank has its worker's environment")
+    _check_unset(ledger, line, launcher)
+    for name, entry in winning.items():
+        _refuse_own_of_launcher(ledger, old, name, entry, launcher.keys() - winning.keys())
+    return winning
+
+
+def _read_exports(line: Line, launcher: Mapping[str, Variable]) -> dict[str, Variable]:
+    """Return the variables that the line exports by name, and whose value is known."""
+    variables: dict[str, Variable] = {}
+    for _, name, value in line.exports:
+        if name in OWN_OF_RANKS:
+            continue
+        if value is not None:
+            # Kubernetes would replace $(NAME) and $$ in the new variable.
+            variables[name] = {"name": name, "value": re.sub(r"\$(?=[$(])", "$$", value)}
+        elif name in launcher:
+            variables[name] = launcher[name]
+    return variables
+
+
+def _check_unset(ledger: Ledger, line: Line, launcher: Mapping[str, Variable]) -> None:
+    """Add a check that lists exports without a value, unless images have their own."""
+    known = {*launcher, *OWN_OF_RANKS, "PATH", "LD_LIBRARY_PATH", "HOME"}
+    unset = [name for _, name, value in line.exports if value is None and name not in known]
     if unset:
         ledger.add_check(
             f"the launcher gives {', '.join(unset)} to all ranks, and the file has no value: set "
             "worker.env if the image does not set it"
         )
-    for name, entry in winning.items():
-        used = [match[1] for match in _REFERENCE.finditer(str(entry.get("value", "")))]
-        if unknown := [each for each in used if each in launcher and each not in winning]:
-            problem = f"{name} is exported and refers to {unknown[0]}, which only the launcher has"
-            raise ledger.error(old, problem, f"-x {unknown[0]} too, or a value in the file")
-        if any(value_at(entry, ("valueFrom", key)) for key in ("fieldRef", "resourceFieldRef")):
-            problem = f"{name} is exported to all ranks, and describes the launcher's own pod"
-            raise ledger.error(
-                old, problem, "the launcher without it, and a program that finds it itself"
-            )
-    return winning
+
+
+def _refuse_own_of_launcher(
+    ledger: Ledger, old: KeyPath, name: str, entry: Variable, kept: Collection[str]
+) -> None:
+    """Refuse an exported variable that means something else in a worker. Raises SpecError.
+
+    `kept` are the names of the variables that only the launcher has.
+    """
+    used = [match[1] for match in _REFERENCE.finditer(str(entry.get("value", "")))]
+    if unknown := [each for each in used if each in kept]:
+        problem = f"{name} is exported and refers to {unknown[0]}, which only the launcher has"
+        raise ledger.error(old, problem, f"-x {unknown[0]} too, or a value in the file")
+    if any(value_at(entry, ("valueFrom", key)) for key in ("fieldRef", "resourceFieldRef")):
+        problem = f"{name} is exported to all ranks, and describes the launcher's own pod"
+        raise ledger.error(
+            old, problem, "the launcher without it, and a program that finds it itself"
+        )

@@ -8,8 +8,9 @@ sets. fields.json has the fields that need no code. Sources of the fields: the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
 from hvdchart.migrate.carry_over import (
@@ -223,6 +224,32 @@ def _carry_over_labels(ledger: Ledger, labels: KeyPath, group: str) -> None:
         ledger.carry_over(labels, (group, "podLabels"), "", others)
 
 
+@dataclass(frozen=True)
+class _Pods:
+    """The equal pods of a job that train: their number, and what the file says of each.
+
+    `processes` and `gpus` are those of a pod, None if the file does not say it.
+    """
+
+    number: int
+    processes: int | None
+    gpus: int | None
+
+    @property
+    def slots(self) -> int:
+        """The processes that the operator starts in a pod, or expects."""
+        return self.processes or self.gpus or 1
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that the operators set in each pod to the same value."""
+        return {
+            "WORLD_SIZE": str(self.number * (self.processes or 1)),
+            "PET_NNODES": str(self.number),
+            "PET_NPROC_PER_NODE": str(self.slots),
+        }
+
+
 def _carry_over_training(
     ledger: Ledger,
     container: KeyPath,
@@ -237,44 +264,70 @@ def _carry_over_training(
     Returns what was read of the command.
     """
     gpus = carry_over_resources(ledger, (*container, resources))
-    asked = _processes(ledger, each)
-    # The variables that the operators set in each pod.
-    known = {
-        "WORLD_SIZE": str(number * (asked or 1)),
-        "PET_NNODES": str(number),
-        "PET_NPROC_PER_NODE": str(asked or gpus or 1),
-    }
+    pods = _Pods(number, _processes(ledger, each), gpus)
+    old, line = _carry_over_training_variables(ledger, container, resources, pods)
+    slots = pods.slots if line.mode == "mpirun" else line.size.per_host or 1
+    _carry_over_limits(ledger, old, line, pods, slots, owner)
+    _check_processes(ledger, line, pods, slots, each)
+    return line
 
-    def read(old: KeyPath, words: Sequence[str]) -> Line:
-        if not words:
-            return Line("direct", framework="torch", size=LineSize(per_host=asked or gpus))
-        try:
-            line = parse_container(words, number, asked or gpus or 1, known)
-        except NotUnderstoodError as error:
-            expected = "the launcher's line alone, as a list of arguments without a shell"
-            raise ledger.error(old, str(error), expected) from None
-        for name in places:
-            if f"$({name})" in "\n".join(line.command):
-                problem = f"only a pod of the old job knows $({name})"
-                raise ledger.error(old, problem, f"a program that reads the variable {name} itself")
-        return line
 
+def _read_training(
+    ledger: Ledger, pods: _Pods, places: Collection[str], old: KeyPath, words: Sequence[str]
+) -> Line:
+    """Return what the words of a command mean in such pods. Raises SpecError.
+
+    The command may not refer to `places`, variables that differ between the pods of the old job.
+    """
+    if not words:
+        return Line(
+            "direct", framework="torch", size=LineSize(per_host=pods.processes or pods.gpus)
+        )
+    try:
+        line = parse_container(words, pods.number, pods.slots, pods.variables)
+    except NotUnderstoodError as error:
+        expected = "the launcher's line alone, as a list of arguments without a shell"
+        raise ledger.error(old, str(error), expected) from None
+    for name in places:
+        if f"$({name})" in "\n".join(line.command):
+            problem = f"only a pod of the old job knows $({name})"
+            raise ledger.error(old, problem, f"a program that reads the variable {name} itself")
+    return line
+
+
+def _carry_over_training_variables(
+    ledger: Ledger, container: KeyPath, resources: str, pods: _Pods
+) -> tuple[KeyPath, Line]:
+    """Carry over the command and the variables; return the command's path and what was read."""
     own = variables_at(ledger, (*container, "env"))
+    known = pods.variables
     operators = {name: {"name": name, "value": value} for name, value in known.items()}
     places = sorted(OWN_OF_RANKS - known.keys())
     fixed = {name: entry for name, entry in own.items() if name not in places}
+    read = partial(_read_training, ledger, pods, places)
     old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read)
     won = exported(ledger, container, line, own)
     env = {(*container, "env"): ""}
     carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))
-    slots = (asked or gpus or 1) if line.mode == "mpirun" else line.size.per_host or 1
+    return old, line
+
+
+def _carry_over_limits(
+    ledger: Ledger, old: KeyPath, line: Line, pods: _Pods, slots: int, owner: KeyPath
+) -> None:
+    """Carry over the size of the run, with the limits of an elastic job."""
     least, most = (ledger.integer_at(*_ELASTIC, f"{key}Replicas") for key in ("min", "max"))
     line.size = replace(
         line.size, min_workers=least or line.size.min_workers, max_ranks=most and most * slots
     )
-    carry_over_size(ledger, old, line, number, slots, owner)
+    carry_over_size(ledger, old, line, pods.number, slots, owner)
     if least and "minimum" in ledger.values["worker"]:
         ledger.change((*_ELASTIC, "minReplicas"), ("worker", "minimum"))
+
+
+def _check_processes(ledger: Ledger, line: Line, pods: _Pods, slots: int, each: KeyPath) -> None:
+    """Compare the slots of a worker with the processes at `each` and with the GPUs of a pod."""
+    asked = pods.processes
     if asked and asked != slots:
         ledger.leave_out(
             each,
@@ -284,14 +337,13 @@ def _carry_over_training(
         )
     ledger.change(each, ("worker", "slots"))
     has_number = any(part[0].startswith("--nproc") for part in line.parts)
-    if line.launcher == "torchrun" and not (asked or gpus or has_number):
+    if line.launcher == "torchrun" and not (asked or pods.gpus or has_number):
         ledger.add_check("torchrun started a process for each CPU of a pod: set worker.slots")
-    if gpus and gpus != slots:
+    if pods.gpus and pods.gpus != slots:
         ledger.add_check(
-            f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
-            "processes: for a rank on each GPU, make them equal"
+            f"a pod had {pluralize(pods.gpus, 'GPU')}, and worker.slots is {slots}, the number of "
+            "its processes: for a rank on each GPU, make them equal"
         )
-    return line
 
 
 def _carry_over_command(
