@@ -37,7 +37,7 @@ from .parts import (
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
 from .shard_copies import find_failure_domain
 from .shard_parts import divide, find_sharded, leaves, write_shard
-from .sharded_state import ShardedState, read_shards
+from .sharded_state import ShardedState, find_forms, read_shards
 from .worker import WorkerMemory
 
 
@@ -162,7 +162,8 @@ class State:
         if self._shards is not None:
             self._shards.save(ranks, self._read)
         elif ranks.rank == 0 and self._checkpoint:
-            self._checkpoint.write(pack(self._key, self._values()[0]))
+            kept = self._read()
+            self._checkpoint.write(pack(kept.key, kept.values))
 
     def restore(self) -> int:
         """Restore the newest state on all ranks, and return its step; each rank must call this.
@@ -182,8 +183,9 @@ class State:
         key = agreed.key
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
-            PackedContent(self._values())
-        packed = share(ranks, agreed, found.shared, lambda: self._values()[0])
+            kept = self._read()
+            PackedContent([kept.values, kept.own])
+        packed = share(ranks, agreed, found.shared, lambda: self._read().values)
         own = self._receive_own(ranks, agreed, found)
         if packed is not None:
             self._apply(packed)
@@ -226,7 +228,7 @@ class State:
             [*found.shared],
             [*found.own],
             {rank: [*packed_states] for rank, packed_states in found.others.items()},
-            has_own=bool(self._values()[1]),
+            has_own=self._has_own(),
             is_sharded=bool(self._sharded),
             process=process if ranks.rank == 0 else None,
             problem=found.problem,
@@ -256,10 +258,6 @@ class State:
 
     def _read(self) -> KeptValues:
         """Return the current state of this rank, as it is kept."""
-        return KeptValues(self._key, *self._values())
-
-    def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the state that all ranks share, and this rank's own state, if there is any."""
         seeds: list[Any] = []
         parts = {
             name: self._read_part(name, part, seeds) for name, part in self._parts_alike.items()
@@ -282,7 +280,20 @@ class State:
             CHECKPOINT: str(self._checkpoint.path) if self._checkpoint and is_whole else "",
             FIXED_SIZE: fixed_size,
         }
-        return values, own if self._sharded or seeds or self.own is not None else {}
+        has_own = self._sharded or seeds or self.own is not None
+        return KeptValues(self._key, values, own if has_own else {})
+
+    def _has_own(self) -> bool:
+        """Return whether this script has a state of its own on each rank."""
+        return bool(self._sharded or self.own is not None or self._find_seeds())
+
+    def _find_seeds(self) -> list[Any]:
+        """Return the variables with random numbers, without reading models of PyTorch."""
+        seeds: list[Any] = []
+        for part in self._parts_alike.values():
+            if not hasattr(part, "state_dict"):
+                read_part(part, seeds)
+        return seeds
 
     def _read_part(self, name: str, part: Any, seeds: list[Any]) -> Any:
         reader = self._readers.get(name)
@@ -324,7 +335,7 @@ class State:
         }
         others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
         if self._shards is not None:
-            forms = self._values()[1]["forms"]
+            forms = find_forms(self._parts_sharded)
             in_memory = FoundStates(shared, own, others, "")
             return self._shards.look(ranks, in_memory, forms, self._find_difference)
         problem = ""
@@ -402,7 +413,7 @@ class State:
         """Restore this rank's own state; a new rank has none."""
         if "own" in kept:
             self.own = write_part(self.own, kept["own"])
-            for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
+            for variable, number in zip(self._find_seeds(), kept["seeds"]):
                 variable.assign(number)
         for name in self._sharded:
             setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))

@@ -230,6 +230,11 @@ def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, A
     return {"shards": shards, "forms": forms, **place, "run": run}
 
 
+def find_forms(parts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the forms of this rank's shards."""
+    return {name: form_of_shard(part, read_shard(part)) for name, part in parts.items()}
+
+
 def _split_by_size(
     own: Mapping[StepKey, PackedState],
     elsewhere: Sequence[PackedState],
