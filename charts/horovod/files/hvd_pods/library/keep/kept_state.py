@@ -403,7 +403,26 @@ class State:
             if is_callback(part):
                 self._learned[name] = copy.deepcopy(tree)
 
-    def _learn(self) -> None:
+    def begin_fit(self) -> None:
+        """Restore the state for a fit() of Keras, unless it was restored.
+
+        Raises ValueError if another fit() has used the state, and as restore() does.
+        """
+        if self.name in fitted:
+            raise ValueError(
+                f"keep: a fit() has used the state {self.name!r}: give another one a "
+                "state of its own, as in keep.Callback(keep.State(name='second', ...))"
+            )
+        if not self.is_restored:
+            self.restore()
+
+    def end_fit(self, step: int) -> None:
+        """Write a checkpoint at the end of a fit() that has come to this step."""
+        self.step = max(self.step, step)
+        self.save()
+        fitted.add(self.name)
+
+    def restore_callbacks(self) -> None:
         """Restore what callbacks of Keras had learned, after fit() has reset them."""
         for name, kept in self._learned.items():
             write_part(getattr(self, name), kept)

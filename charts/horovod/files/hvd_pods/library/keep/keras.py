@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from .kept_state import State, fitted
+from .kept_state import State
 
 
 def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 - as a class of Keras
@@ -32,20 +32,14 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
             self.steps = self.params.get("steps")
             if not self.steps:
                 raise ValueError("keep: fit() has to know the steps of an epoch: steps_per_epoch")
-            if self.state.name in fitted:
-                raise ValueError(
-                    f"keep: a fit() has used the state {self.state.name!r}: give another one a "
-                    "state of its own, as in keep.Callback(keep.State(name='second', ...))"
-                )
-            if not self.state.is_restored:
-                self.state.restore()
+            self.state.begin_fit()
             # Keras 3 begins with this epoch; Keras 2 with its own, whose batches are left out.
             self.model._initial_epoch = self.state.epochs(self.steps)
             self.done = self.state.step
             self.at_once = int(getattr(self.model, "steps_per_execution", None) or 1)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.state._learn()
+            self.state.restore_callbacks()
             self.before = epoch * self.steps
             left_out = min(self.steps, self.state.step - self.before)
             if left_out > 0:
@@ -69,9 +63,7 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
 
         def on_train_end(self, logs: Any = None) -> None:
             self.model._initial_epoch = None
-            self.state.step = max(self.state.step, self.done)
-            self.state.save()
-            fitted.add(self.state.name)
+            self.state.end_fit(self.done)
 
     return Keeper()
 

@@ -247,12 +247,17 @@ def _take_part(value: Any, template: Any, made: Any) -> Any:
         for source, piece in _pieces(value):
             both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(target, source)]
             if all(begin < end for begin, end in both):
-                to, of = (
-                    tuple(slice(b - at[0], e - at[0]) for (b, e), at in zip(both, span))
-                    for span in (target, source)
-                )
-                room[to] = piece[of]
+                room[_slices(both, target)] = piece[_slices(both, source)]
     return made
+
+
+def _slices(
+    region: Sequence[tuple[int, int]], span: Sequence[tuple[int, int]]
+) -> tuple[slice, ...]:
+    """Return where a region of a tensor is in its piece that has this span."""
+    return tuple(
+        slice(begin - first, end - first) for (begin, end), (first, _) in zip(region, span)
+    )
 
 
 def _pieces(node: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
