@@ -10,7 +10,7 @@ import re
 import signal
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import NamedTuple, Sequence
+from typing import Collection, NamedTuple, Sequence
 
 from hvd_pods.master import failure_causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
@@ -73,6 +73,13 @@ class Line(NamedTuple):
     text: str
 
 
+class LauncherReport(NamedTuple):
+    """What the launcher prints of a failed rank; `signal` is 0 if it names none."""
+
+    rank: int
+    signal: int
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The evidence about a launcher that has ended with `code`.
@@ -121,9 +128,9 @@ class FailedRank:
 def find_cause(evidence: Evidence) -> Cause | None:
     """Return why the launcher failed; None if the cause is unknown."""
     failed = [notice for notice in evidence.exit_notices if notice["at"] > evidence.since]
-    reports = [m for r in RANKS for line in evidence.lines if (m := r.search(line.text))]
+    reports = _read_reports(evidence.lines)
     # Accept exceptions of any time from a failed rank: it may end long after its exception.
-    ranks = {notice["rank"] for notice in failed} | {int(report["rank"]) for report in reports}
+    ranks = {notice["rank"] for notice in failed} | {report.rank for report in reports}
     raised = [
         n for n in evidence.exception_notices if n["at"] > evidence.since or n["rank"] in ranks
     ]
@@ -135,27 +142,56 @@ def find_cause(evidence: Evidence) -> Cause | None:
     return _find_broken_gpu(recent) or _describe_end(recent, rank, rank.number)
 
 
-def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> FailedRank:
-    # The launcher may name a rank that lost its peer, or that it ended itself, before the peer.
+def _read_reports(lines: Sequence[Line]) -> list[LauncherReport]:
+    """Return the reports of failed ranks in the launcher's output."""
+    found = [match for pattern in RANKS for line in lines if (match := pattern.search(line.text))]
+    return [LauncherReport(int(m["rank"]), int(m.groupdict().get("signal") or 0)) for m in found]
+
+
+def _find_failed(evidence: Evidence, reports: Sequence[LauncherReport]) -> FailedRank:
+    """Return the rank that failed first: the launcher's report names it, or else a notice."""
+    late = _find_late_ranks(evidence)
+    report = min(reports, key=lambda each: each.rank in late, default=None)
+    notice = _choose_notice(evidence, report, late)
+    return _merge(evidence, report, notice)
+
+
+def _choose_notice(
+    evidence: Evidence, report: LauncherReport | None, late: Collection[int]
+) -> Notice | None:
+    """Return the notice about the end of the reported rank, or of any rank without a report."""
+    notices = [n for n in evidence.exit_notices if report is None or n["rank"] == report.rank]
+    return min(notices, key=lambda n: n["rank"] in late, default=None)
+
+
+def _find_late_ranks(evidence: Evidence) -> set[int]:
+    """Return the ranks that lost a peer, or that the launcher ended.
+
+    The launcher may name one of them before the peer.
+    """
     late = {n["rank"] for n in evidence.exception_notices if is_consequence(n["text"])}
-    late.update(n["rank"] for n in evidence.exit_notices if n["status"] == -signal.SIGTERM)
-    report = min(reports, key=lambda m: int(m["rank"]) in late, default=None)
-    named = int(report["rank"]) if report else None
-    ends = [n for n in evidence.exit_notices if named in (None, n["rank"])]
-    end = min(ends, key=lambda n: n["rank"] in late, default=None)
+    return late.union(n["rank"] for n in evidence.exit_notices if n["status"] == -signal.SIGTERM)
+
+
+def _merge(evidence: Evidence, report: LauncherReport | None, notice: Notice | None) -> FailedRank:
+    """Return what the report and the notice of the same rank say of its end.
+
+    A signal in the report counts more than the notice.
+    """
+    named = report.rank if report else None
     number = named
     code = evidence.exit_code
-    by_signal = int((report.groupdict().get("signal") if report else None) or 0)
-    if end and by_signal == 0:
+    by_signal = report.signal if report else 0
+    if notice and by_signal == 0:
         # Hydra names no rank.
-        number = end["rank"]
-        by_signal = max(0, -end["status"])
-        code = code if by_signal else end["status"]
+        number = notice["rank"]
+        by_signal = max(0, -notice["status"])
+        code = code if by_signal else notice["status"]
     limits = [n["limit"] for n in evidence.exit_notices if n["rank"] == number and "limit" in n]
     return FailedRank(
         named=named,
         number=number,
-        worker=end["worker"] if end else evidence.worker_of(number),
+        worker=notice["worker"] if notice else evidence.worker_of(number),
         signal=by_signal,
         exit_code=code,
         limit=limits[0] if limits else None,
