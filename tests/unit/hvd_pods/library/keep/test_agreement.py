@@ -75,7 +75,7 @@ def report_with(
         {},
         is_sharded=True,
         process=keep.StepKey(-1, 0),
-        sizes=sizes,
+        of_other_sizes=sizes,
     )
 
 
@@ -96,8 +96,8 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
         report_with(newer, before=[2], newest=shards[1]),
     ]
     agreed = agreement.agree(reports)
-    assert (agreed.key.step, agreed.divided) == (step, divided)
-    assert (agreed.lost if agreed.newest > agreed.key else []) == lost
+    assert (agreed.key.step, agreed.shard_holders) == (step, divided)
+    assert (agreed.lost_shards if agreed.newest > agreed.key else []) == lost
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
                 {},
                 is_sharded=True,
                 process=keep.StepKey(-1, 0),
-                sizes={(3, rank): [theirs] for rank in range(3)},
+                of_other_sizes={(3, rank): [theirs] for rank in range(3)},
             )
         ]
     )
-    assert (agreed.key.step, agreed.divided) == chosen
+    assert (agreed.key.step, agreed.shard_holders) == chosen
 
 
 def rename_rank(worker: Path, before: int, *after: int) -> None:
@@ -296,7 +296,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All ranks go on with the checkpoint before, which has none."""
-    found = agreement.FoundStates({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
+    found = agreement.FoundStates({}, {}, {}, "", of_other_sizes={(2, rank): {} for rank in (0, 1)})
 
     def put(rank: int, key: keep.StepKey, *, damage: int = 0) -> None:
         path = tmp_path / f"{rank}-{key.step}"
@@ -304,7 +304,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
         raw[-1] ^= damage
         path.write_bytes(raw)
         read = packed_state.read_file(path, is_checked=False)
-        found.sizes[2, rank][key] = found.shared[key] = read
+        found.of_other_sizes[2, rank][key] = found.shared[key] = read
 
     put(0, BEFORE)
     put(1, BEFORE)
@@ -312,13 +312,13 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     put(1, NEWEST, damage=1)
 
     def report() -> agreement.RestoreReport:
-        sizes = {place: [*packed_states] for place, packed_states in found.sizes.items()}
+        sizes = {place: [*packed_states] for place, packed_states in found.of_other_sizes.items()}
         domain = FailureDomain("node", "worker")
         begin = keep.StepKey(-1, 0)
         return agreement.RestoreReport(
-            domain, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
+            domain, [*found.shared], [], {}, is_sharded=True, process=begin, of_other_sizes=sizes
         )
 
     _, agreed = agreement.agree_on_whole(ranks.Ranks(), found, report)
-    assert (agreed.key, agreed.divided) == (BEFORE, [0, 0])
+    assert (agreed.key, agreed.shard_holders) == (BEFORE, [0, 0])
     assert "1-9 is damaged: " in capsys.readouterr().err

@@ -14,40 +14,41 @@ class RestoreReport(NamedTuple):
     """The report of a rank to the others before a restore.
 
     domain: of the rank. steps: the steps whose shared state it can read. own: the steps of which it
-    has its own state. others: by rank, the steps of which other ranks have a state of their own on
-    its worker. has_own: whether its script has a state of its own. is_sharded: whether a restore
-    needs the own state of each rank. process: the step of rank 0's process; None on other ranks.
-    problem: what is wrong with the checkpoint. checkpoints: the steps of the two checkpoints of a
-    sharded state. sizes: the steps of shards of other numbers of ranks, by such a number and a
-    rank.
+    has its own state. own_of_others: by rank, the steps of which other ranks have a state of their
+    own on its worker. has_own: whether its script has a state of its own. is_sharded: whether a
+    restore needs the own state of each rank. process: the step of rank 0's process; None on other
+    ranks. problem: what is wrong with the checkpoint. checkpoints: the steps of the two checkpoints
+    of a sharded state. of_other_sizes: the steps of shards of other numbers of ranks, by such a
+    number and a rank.
     """
 
     domain: FailureDomain
     steps: list[StepKey]
     own: list[StepKey]
-    others: Mapping[int, list[StepKey]]
+    own_of_others: Mapping[int, list[StepKey]]
     has_own: bool = False
     is_sharded: bool = False
     process: StepKey | None = None
     problem: str = ""
     checkpoints: tuple[StepKey | None, ...] = ()
-    sizes: Mapping[tuple[int, int], list[StepKey]] = {}
+    of_other_sizes: Mapping[tuple[int, int], list[StepKey]] = {}
 
 
 class FoundStates(NamedTuple):
     """The states that a rank can read.
 
-    shared: the shared states by their keys. own: its own states. others: by rank, the own states of
-    others on its worker. problem: what is wrong with the checkpoint. checkpoints: the steps of
-    checkpoints of shards. sizes: the shards of other numbers of ranks, by such a number and a rank.
+    shared: the shared states by their keys. own: its own states. own_of_others: by rank, the own
+    states of others on its worker. problem: what is wrong with the checkpoint. checkpoints: the
+    steps of checkpoints of shards. of_other_sizes: the shards of other numbers of ranks, by such a
+    number and a rank.
     """
 
     shared: dict[StepKey, PackedState]
     own: dict[StepKey, PackedState]
-    others: dict[int, dict[StepKey, PackedState]]
+    own_of_others: dict[int, dict[StepKey, PackedState]]
     problem: str
     checkpoints: tuple[StepKey | None, ...] = ()
-    sizes: Mapping[tuple[int, int], dict[StepKey, PackedState]] = {}
+    of_other_sizes: Mapping[tuple[int, int], dict[StepKey, PackedState]] = {}
 
 
 class Transfer(NamedTuple):
@@ -61,21 +62,22 @@ class Agreement(NamedTuple):
     """The step to continue from.
 
     root: the first rank that has it. lacking: the ranks to which it is sent. sends: which rank
-    sends which other rank its own state, if that is on another worker. new: ranks whose script has
-    a state of its own, of which no rank has that step. newest, lost: if shards of a newer step are
-    lost, that step and their ranks. gone: ranks that have a state of their own and no longer exist.
-    divided: if another number of ranks has made the step, who can read each shard, by rank.
+    sends which other rank its own state, if that is on another worker. ranks_without_own: ranks
+    whose script has a state of its own, of which no rank has that step. newest, lost_shards: if
+    shards of a newer step are lost, that step and their ranks. removed_ranks: ranks that have a
+    state of their own and no longer exist. shard_holders: if another number of ranks has made the
+    step, who can read each shard, by rank.
     """
 
     key: StepKey
     root: int
     lacking: list[int]
     sends: list[Transfer]
-    new: list[int]
+    ranks_without_own: list[int]
     newest: StepKey
-    lost: list[int]
-    gone: list[int]
-    divided: list[int]
+    lost_shards: list[int]
+    removed_ranks: list[int]
+    shard_holders: list[int]
 
 
 def agree_on_whole(
@@ -90,7 +92,7 @@ def agree_on_whole(
     while True:
         reports = ranks.gather(report())
         agreed = agree(reports)
-        if not agreed.divided or not any(ranks.gather(_drop_damaged(ranks, agreed, found))):
+        if not agreed.shard_holders or not any(ranks.gather(_drop_damaged(ranks, agreed, found))):
             return reports, agreed
 
 
@@ -98,10 +100,10 @@ def _drop_damaged(ranks: Ranks, agreed: Agreement, found: FoundStates) -> bool:
     """Drop damaged shards among those that this rank must send; return whether any was damaged."""
     key = agreed.key
     is_damaged = False
-    for rank, holder in enumerate(agreed.divided):
+    for rank, holder in enumerate(agreed.shard_holders):
         if holder != ranks.rank:
             continue
-        packed_states = found.sizes[len(agreed.divided), rank]
+        packed_states = found.of_other_sizes[len(agreed.shard_holders), rank]
         packed = packed_states[key]
         try:
             read(packed.place, packed.raw)
@@ -128,9 +130,9 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
     holders = _find_holders(reports)
     others = _find_others(reports)
     known = {key for each in steps for key in each}
-    divided: list[int] = []
+    shard_holders: list[int] = []
     if any(report.is_sharded for report in reports):
-        key, divided = _choose_sharded(steps, holders, others, begin)
+        key, shard_holders = _choose_sharded(steps, holders, others, begin)
         root = _first_with(key, steps)
         known.update(key for each in holders for key in each)
     else:
@@ -146,15 +148,15 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
             rank for rank, report in enumerate(reports) if rank != root and key not in report.steps
         ],
         sends=_find_transfers(key, holders),
-        new=[
+        ranks_without_own=[
             rank
             for rank, report in enumerate(reports)
             if report.has_own and key not in holders[rank]
         ],
         newest=newest,
-        lost=_find_lost(newest, holders, others),
-        gone=_find_gone(key, reports),
-        divided=divided,
+        lost_shards=_find_lost(newest, holders, others),
+        removed_ranks=_find_removed(key, reports),
+        shard_holders=shard_holders,
     )
 
 
@@ -164,21 +166,21 @@ def _choose_sharded(
     others: Mapping[tuple[StepKey, int], list[int]],
     begin: StepKey | None,
 ) -> tuple[StepKey, list[int]]:
-    """Return the step of a sharded state to continue from, and `Agreement.divided`.
+    """Return the step of a sharded state to continue from, and `Agreement.shard_holders`.
 
     A newer step that another number of ranks has made counts if each of its shards can be read.
     """
     same = _choose_whole(steps, holders, begin)
     known = {key for each in steps for key in each}
     key = same
-    divided: list[int] = []
+    shard_holders: list[int] = []
     for (there, _), each in others.items():
         # The steps of other runs do not say which of these is newer.
         is_other_run = there.series < 0 and same != begin
         if there in known and there > key and min(each) >= 0 and not is_other_run:
             key = there
-            divided = each
-    return key, divided
+            shard_holders = each
+    return key, shard_holders
 
 
 def _find_transfers(key: StepKey, holders: Sequence[Mapping[StepKey, int]]) -> list[Transfer]:
@@ -199,9 +201,11 @@ def _find_lost(
     return [rank for rank, holder in enumerate(newest_holders) if holder < 0]
 
 
-def _find_gone(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
+def _find_removed(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
     """Return the ranks that no longer exist, and have a state of their own of a step."""
-    numbers = {rank for report in reports for rank, keys in report.others.items() if key in keys}
+    numbers = {
+        rank for report in reports for rank, keys in report.own_of_others.items() if key in keys
+    }
     return sorted(rank for rank in numbers if rank >= len(reports))
 
 
@@ -212,7 +216,7 @@ def _find_others(reports: Sequence[RestoreReport]) -> dict[tuple[StepKey, int], 
     """
     found: dict[tuple[StepKey, int], list[int]] = {}
     for holder, report in enumerate(reports):
-        for (size, rank), keys in report.sizes.items():
+        for (size, rank), keys in report.of_other_sizes.items():
             for key in keys:
                 each = found.setdefault((key, size), [-1] * size)
                 each[rank] = holder if each[rank] < 0 else each[rank]
@@ -225,7 +229,7 @@ def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
         dict.fromkeys(report.own, rank) for rank, report in enumerate(reports)
     ]
     for holder, report in enumerate(reports):
-        for rank, keys in report.others.items():
+        for rank, keys in report.own_of_others.items():
             # The ranks have other workers than before, as a spare in the place of a lost one.
             if rank < len(reports):
                 for key in keys:
@@ -320,7 +324,7 @@ def share_own(ranks: Ranks, agreed: Agreement, found: FoundStates) -> PackedStat
     if not agreed.sends:
         return own
     sent = {
-        receiver: found.others[receiver][agreed.key].raw
+        receiver: found.own_of_others[receiver][agreed.key].raw
         for sender, receiver in agreed.sends
         if sender == ranks.rank
     }

@@ -194,7 +194,7 @@ class State:
         if ranks.rank == agreed.root:
             others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
             self._log_restored(agreed, packed, others)
-        self._continue_from(key, is_divided=bool(agreed.divided))
+        self._continue_from(key, is_divided=bool(agreed.shard_holders))
         if ranks.local_rank == 0:
             self._memory("shared", lambda buffer: buffer.keep(key))
         self._memory(f"rank-{ranks.rank}", lambda buffer: buffer.keep(key))
@@ -206,8 +206,10 @@ class State:
         self, ranks: Ranks, agreed: Agreement, found: FoundStates
     ) -> dict[str, Any] | None:
         """Return this rank's own state of the step that all continue from; None without one."""
-        if agreed.divided:
-            return divide(ranks, agreed.key, agreed.divided, found.sizes, self._parts_sharded)
+        if agreed.shard_holders:
+            return divide(
+                ranks, agreed.key, agreed.shard_holders, found.of_other_sizes, self._parts_sharded
+            )
         mine = share_own(ranks, agreed, found)
         return None if mine is None else mine.value
 
@@ -227,13 +229,15 @@ class State:
             find_failure_domain(self._memory.folder),
             [*found.shared],
             [*found.own],
-            {rank: [*packed_states] for rank, packed_states in found.others.items()},
+            {rank: [*packed_states] for rank, packed_states in found.own_of_others.items()},
             has_own=self._has_own(),
             is_sharded=bool(self._sharded),
             process=process if ranks.rank == 0 else None,
             problem=found.problem,
             checkpoints=found.checkpoints,
-            sizes={place: [*packed_states] for place, packed_states in found.sizes.items()},
+            of_other_sizes={
+                place: [*packed_states] for place, packed_states in found.of_other_sizes.items()
+            },
         )
 
     def epochs(self, steps: int) -> int:
@@ -364,25 +368,26 @@ class State:
         """Log on one rank what all continue from: a packed state, or that of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
-        if self._sharded and agreed.lost and agreed.newest > agreed.key:
+        if self._sharded and agreed.lost_shards and agreed.newest > agreed.key:
             log(
                 f"step {agreed.newest.step} is not complete: no worker has the shards of ranks "
-                f"{agreed.lost}"
+                f"{agreed.lost_shards}"
             )
         if packed is not None:
             to = f", sent to {agreed.lacking}" if agreed.lacking else ""
             if agreed.key.series < 0:
                 to += f"; another run has left it: to begin anew, {OTHER}"
-            if agreed.divided:
-                to += f"; shards of {len(agreed.divided)} ranks are divided anew"
+            if agreed.shard_holders:
+                to += f"; shards of {len(agreed.shard_holders)} ranks are divided anew"
             log(f"continues after step {step}, found in {packed.place}{to}")
-            if agreed.new and not self._sharded:
+            if agreed.ranks_without_own and not self._sharded:
                 log(
-                    f"ranks {agreed.new} have no random numbers and the like of their own for step "
-                    f"{step}: they go on with those that the script has made"
+                    f"ranks {agreed.ranks_without_own} have no random numbers and the like of "
+                    f"their own for step {step}: they go on with those that the script has made"
                 )
-            if agreed.gone:
-                log(f"ranks {agreed.gone} are no more: what they had of their own is not used")
+            if agreed.removed_ranks:
+                removed = agreed.removed_ranks
+                log(f"ranks {removed} are no more: what they had of their own is not used")
         elif others:
             log(f"begins at step {step}: {others} are of another number of ranks, and are not used")
         elif self.is_restored:

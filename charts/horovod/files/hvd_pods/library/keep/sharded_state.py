@@ -121,7 +121,7 @@ class ShardedState:
             return find_shard_difference(packed, rank, ranks.size, forms_of_ranks[rank])
 
         disk = self._read_other_sizes(ranks.size, forms_of_ranks[0]) if ranks.rank == 0 else []
-        in_memory = [packed for each in found.others.values() for packed in each.values()]
+        in_memory = [packed for each in found.own_of_others.values() for packed in each.values()]
         own, sizes = _split_by_size(found.own, [*in_memory, *disk], ranks.size, forms)
         for packed in [*own.values()]:
             if wrong := find_wrong_shard(packed):
@@ -131,7 +131,7 @@ class ShardedState:
             rank: {
                 key: each for key, each in packed_states.items() if not find_wrong_shard(each, rank)
             }
-            for rank, packed_states in found.others.items()
+            for rank, packed_states in found.own_of_others.items()
             if rank < ranks.size
         }
         shared = found.shared
