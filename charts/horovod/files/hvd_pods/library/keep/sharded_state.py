@@ -120,33 +120,30 @@ class ShardedState:
         def find_wrong_shard(packed: PackedState, rank: int = ranks.rank) -> str:
             return find_shard_difference(packed, rank, ranks.size, forms_of_ranks[rank])
 
-        disk = self._read_other_sizes(ranks.size, forms_of_ranks[0]) if ranks.rank == 0 else []
+        other_sizes = self._read_other_sizes(ranks.size, forms_of_ranks[0], ranks.rank)
         in_memory = [packed for each in found.own_of_others.values() for packed in each.values()]
-        own, sizes = _split_by_size(found.own, [*in_memory, *disk], ranks.size, forms)
-        for packed in [*own.values()]:
-            if wrong := find_wrong_shard(packed):
-                log(wrong)
-                del own[packed.key]
-        others = {
-            rank: {
-                key: each for key, each in packed_states.items() if not find_wrong_shard(each, rank)
-            }
-            for rank, packed_states in found.own_of_others.items()
-            if rank < ranks.size
-        }
+        own, of_other_sizes = _split_by_size(
+            found.own, [*in_memory, *other_sizes], ranks.size, forms
+        )
+        own = _keep_usable(own, find_wrong_shard)
+        checkpoints = self._read_checkpoints(ranks, find_wrong_shard)
+        on_disk = [packed for packed, _ in checkpoints]
         shared = found.shared
-        read = self._read_checkpoints(ranks, find_wrong_shard)
-        on_disk = [packed for packed, _ in read]
         for each in filter(None, on_disk):
             own.setdefault(each.key, each)
             if ranks.rank == 0:
                 shared.setdefault(each.key, each)
-        problem = next((problem for _, problem in read if problem), "")
-        keys = tuple(each.key if each else None for each in on_disk)
-        for packed in disk:
-            if "parts" in packed.value and not find_difference(packed):
-                shared.setdefault(packed.key, packed)
-        return FoundStates(shared, own, others, problem, keys, sizes)
+        for each in other_sizes:
+            if "parts" in each.value and not find_difference(each):
+                shared.setdefault(each.key, each)
+        return FoundStates(
+            shared,
+            own,
+            _take_shards_of_others(found.own_of_others, ranks.size, find_wrong_shard),
+            next((problem for _, problem in checkpoints if problem), ""),
+            tuple(each.key if each else None for each in on_disk),
+            of_other_sizes,
+        )
 
     def _read_checkpoints(
         self, ranks: Ranks, find_difference: Callable[[PackedState], str]
@@ -173,11 +170,15 @@ class ShardedState:
         paths = self._folder.glob(f"keep-{self._name}-rank-{rank}-of-*.state")
         return [path for path in paths if f"-of-{size}." not in path.name]
 
-    def _read_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[PackedState]:
+    def _read_other_sizes(
+        self, size: int, forms: Mapping[str, list[str]], rank: int
+    ) -> list[PackedState]:
         """Return checkpoints of shards that can be divided, without reading their arrays.
 
-        They are of any number of ranks but `size`.
+        They are of any number of ranks but `size`. Only rank 0 reads them.
         """
+        if rank != 0:
+            return []
 
         def find_difference(packed: PackedState) -> str:
             return "" if find_division(packed, forms)[0] else "other parts"
@@ -233,6 +234,32 @@ def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, A
 def find_forms(parts: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the forms of this rank's shards."""
     return {name: form_of_shard(part, read_shard(part)) for name, part in parts.items()}
+
+
+def _keep_usable(
+    own: Mapping[StepKey, PackedState], find_wrong: Callable[[PackedState], str]
+) -> dict[StepKey, PackedState]:
+    """Return the shards of this rank that its script can use; log what is wrong with others."""
+    usable = {}
+    for key, packed in own.items():
+        if wrong := find_wrong(packed):
+            log(wrong)
+        else:
+            usable[key] = packed
+    return usable
+
+
+def _take_shards_of_others(
+    found: Mapping[int, Mapping[StepKey, PackedState]],
+    size: int,
+    find_wrong: Callable[[PackedState, int], str],
+) -> dict[int, dict[StepKey, PackedState]]:
+    """Return, by rank, the shards of `size` other ranks that their scripts can use."""
+    return {
+        rank: {key: each for key, each in packed_states.items() if not find_wrong(each, rank)}
+        for rank, packed_states in found.items()
+        if rank < size
+    }
 
 
 def _split_by_size(
