@@ -118,6 +118,10 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         {"workerGroups": [{"name": "a", "podSpec": {"containers": []}}]},
         ["workerGroups[a].podSpec", "containers"],
     ),
+    (
+        {"master": {"podSpec": {"containers": []}}},
+        ["master.podSpec", "containers", "master.initContainers, with restartPolicy: Always"],
+    ),
     ({"worker": {"podSpec": {"subdomain": "x"}}}, ["worker.podSpec", "subdomain"]),
     (
         {"hostNetwork": True, "worker": {"podSpec": {"dnsPolicy": "Default"}}},

@@ -80,7 +80,7 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
 {{- $podFields := dict
   "affinity" (printf "%s.affinity" $of)
   "automountServiceAccountToken" "serviceAccount"
-  "containers" "worker.extraContainers"
+  "containers" (printf "%s.extraContainers" $of)
   "enableServiceLinks" ""
   "ephemeralContainers" ""
   "hostNetwork" "hostNetwork"
@@ -117,7 +117,10 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
   "terminationMessagePath" ""
   "terminationMessagePolicy" ""
   "volumeMounts" "volumeMounts" -}}
-{{- if ne $of "master" -}}
+{{- if eq $of "master" -}}
+  {{- /* A container beside the master's would keep the pod of the Job from ending. */ -}}
+  {{- $_ := set $podFields "containers" "master.initContainers, with restartPolicy: Always" -}}
+{{- else -}}
   {{- /* The workers' ServiceAccount is the user's. */ -}}
   {{- $podFields = omit $podFields "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
   {{- if .root.Values.hostNetwork -}}{{- $_ := set $podFields "dnsPolicy" "hostNetwork" -}}{{- end -}}
