@@ -33,14 +33,13 @@ _GROUPS = {
     "networkpolicies": "apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "apis/policy/v1",
     "podgroups.scheduling.volcano.sh": "apis/scheduling.volcano.sh/v1beta1",
+    "podgroups.scheduling.k8s.io": "apis/scheduling.k8s.io/v1beta1",
     "podmonitors": "apis/monitoring.coreos.com/v1",
     "prometheusrules": "apis/monitoring.coreos.com/v1",
 }
-# The versions of a kind whose version depends on the age of the cluster, the newest first.
-_VERSIONS = {"podgroups.scheduling.k8s.io": ("v1beta1", "v1alpha3", "v1alpha2")}
 # The duration in seconds of a watch that is opened again when it ends.
 WATCH_SECONDS = 300
-CHARTS_KINDS = (*_GROUPS, *_VERSIONS)
+CHARTS_KINDS = tuple(_GROUPS)
 _CLUSTER_WIDE = {
     "namespaces": "api/v1",
     "nodes": "api/v1",
@@ -300,15 +299,8 @@ class Cluster:
         return f"{path}/{name}" if name else path
 
     def _root(self, kind: str) -> str:
-        """Return the path of a kind's API group, in the newest version that the cluster has."""
-        versions = _VERSIONS.get(kind)
-        if versions is None:
-            return _GROUPS.get(kind, "api/v1")
-        group = f"apis/{kind.partition('.')[2]}"
-        read = partial(self._api.get, f"read the versions of {kind}", group)
-        served = unless_refused(read, Object()).get("versions") or []
-        names = {each.get("version") for each in served}
-        return f"{group}/{next((each for each in versions if each in names), versions[0])}"
+        """Return the path of a kind's API group."""
+        return _GROUPS.get(kind, "api/v1")
 
 
 def _selection(tail: int | None, since: int | None) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -161,15 +160,12 @@ def test_failure_of_a_block_is_reported_where_the_deletion_is_refused(
         raise ClusterError("it does not start")
 
 
-@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
-def test_gang_is_looked_for_in_the_version_that_the_cluster_has(
-    fake_cluster: FakeCluster, version: str
+@pytest.mark.parametrize("group", ["scheduling.k8s.io", "scheduling.volcano.sh"])
+def test_gang_is_looked_for_in_the_apis_that_the_chart_uses(
+    fake_cluster: FakeCluster, group: str
 ) -> None:
-    """As the chart makes it: an older cluster has no v1beta1."""
-    group = {"versions": [{"version": version}]}
-    fake_cluster.fail("GET", "apis/scheduling.k8s.io", faults.text(200, json.dumps(group)))
     find_leftovers(Cluster.connect(), "hvd")
-    path = f"/apis/scheduling.k8s.io/{version}/namespaces/team/podgroups"
+    path = f"/apis/{group}/v1beta1/namespaces/team/podgroups"
     assert path in [request.url for request in fake_cluster.requests]
 
 
