@@ -34,7 +34,7 @@ RELEASES = (
     "v1.36.3",
     "v1.37.2",
 )
-# The kinds that the chart renders, except custom resources. Only the newest releases have a
+# The kinds that the chart renders, except custom resources. Only the newest release has a
 # PodGroup.
 ROOTS = (
     "io.k8s.api.apps.v1.Deployment",
@@ -49,8 +49,6 @@ ROOTS = (
     "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.rbac.v1.Role",
     "io.k8s.api.rbac.v1.RoleBinding",
-    "io.k8s.api.scheduling.v1alpha2.PodGroup",
-    "io.k8s.api.scheduling.v1alpha3.PodGroup",
     "io.k8s.api.scheduling.v1beta1.PodGroup",
 )
 # Files with CustomResourceDefinitions, by module and version.

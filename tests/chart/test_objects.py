@@ -7,9 +7,7 @@ import gzip
 import hashlib
 import json
 import re
-import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -24,11 +22,9 @@ from tests.chart.render import (
     Manifest,
     Values,
     containers_of,
-    helm_template,
     main_container,
     of_kind,
     one,
-    parse_manifests,
     pod_spec,
     pod_specs,
     ready_cases,
@@ -285,23 +281,6 @@ def test_notes_say_how_to_get_the_results(
     shown = re.findall(r"^  kubectl --namespace team (.+ results)$", notes, re.MULTILINE)
     assert [re.sub("job/[^ ]+", "job/NAME", each) for each in shown] == [command] * bool(command)
     assert ("No volume is mounted" in notes) is is_lost
-
-
-@pytest.mark.parametrize(("version", "warns"), [("v1alpha2", True), ("v1beta1", False)])
-def test_notes_warn_of_a_pod_group_that_the_next_kubernetes_does_not_serve(
-    tmp_path: Path, version: str, *, warns: bool
-) -> None:
-    """Only `helm template` takes other APIs than the cluster's, and it prints no notes."""
-    chart = tmp_path / "chart"
-    shutil.copytree(CHART, chart)
-    templates = chart / "templates"
-    notes = (templates / "NOTES.txt").read_text()
-    (templates / "_notes.tpl").write_text('{{ define "notes" }}' + notes + "{{ end }}")
-    (templates / "notes.yaml").write_text('notes: {{ include "notes" . | toJson }}')
-    apis = (f"scheduling.k8s.io/{version}/PodGroup",)
-    done = helm_template(with_image({"gang": "Kubernetes"}), chart=chart, apis=apis)
-    (shown,) = [item["notes"] for item in parse_manifests(done.stdout) if "notes" in item]
-    assert ("scheduling.k8s.io/v1alpha2" in shown) is warns
 
 
 def programs_of(spec: Manifest) -> list[Manifest]:

@@ -118,9 +118,7 @@ def test_gang_of_volcano_is_a_pod_group_of_all_pods() -> None:
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
 
 
-KUBERNETES_GANG = tuple(
-    f"scheduling.k8s.io/{version}/PodGroup" for version in ("v1alpha2", "v1alpha3", "v1beta1")
-)
+KUBERNETES_GANG = ("scheduling.k8s.io/v1beta1/PodGroup",)
 KUBERNETES_VALUES: Values = {
     **GPU_GROUPS,
     **EVERY_POD,
@@ -129,26 +127,15 @@ KUBERNETES_VALUES: Values = {
 }
 
 
-@pytest.mark.parametrize(
-    ("apis", "newest"), [(KUBERNETES_GANG, "v1beta1"), (KUBERNETES_GANG[:1], "v1alpha2")]
-)
-def test_kubernetes_gang_has_the_newest_version_that_is_served(
-    apis: tuple[str, ...], newest: str
-) -> None:
-    group = one(render(KUBERNETES_VALUES, apis=apis), "PodGroup")
-    assert group["apiVersion"] == f"scheduling.k8s.io/{newest}"
-
-
-@pytest.fixture(
-    scope="module", params=[KUBERNETES_GANG, KUBERNETES_GANG[:1]], ids=["v1beta1", "v1alpha2"]
-)
-def kubernetes_gang(request: pytest.FixtureRequest) -> list[Manifest]:
-    """The manifests of a gang of Kubernetes' own, with its newest and its oldest version."""
-    return render(KUBERNETES_VALUES, apis=request.param)
+@pytest.fixture(scope="module")
+def kubernetes_gang() -> list[Manifest]:
+    """The manifests of a gang of Kubernetes' own."""
+    return render(KUBERNETES_VALUES, apis=KUBERNETES_GANG)
 
 
 def test_kubernetes_gang_is_a_pod_group_of_all_pods(kubernetes_gang: list[Manifest]) -> None:
     group = one(kubernetes_gang, "PodGroup")
+    assert group["apiVersion"] == "scheduling.k8s.io/v1beta1"
     assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3 + 2 + 1}}
     assert group["spec"]["priorityClassName"] == "high"
     specs = [template["spec"] for template in run_pods(kubernetes_gang)]
@@ -196,18 +183,11 @@ def test_gang_is_preempted_as_a_whole_where_it_needs_every_worker(
     assert spec["disruptionMode"] == {mode: {}}
 
 
-def test_topology_of_a_gang_is_refused_where_the_api_cannot_take_it() -> None:
-    values: Values = {"gang": "Kubernetes", "gangTopologyKey": "example.com/rack"}
-    done = helm_template(values, apis=KUBERNETES_GANG[:1])
+def test_kubernetes_gang_is_refused_where_the_cluster_has_only_older_versions() -> None:
+    older = "scheduling.k8s.io/v1alpha3/PodGroup"
+    done = helm_template({"gang": "Kubernetes"}, apis=(older,))
     assert done.returncode != 0
-    message = done.stderr
-    assert "gangTopologyKey" in message
-    assert "scheduling.k8s.io/v1alpha2" in message
-
-
-def test_older_versions_of_a_kubernetes_gang_have_no_mode_of_disruption() -> None:
-    spec = one(render(KUBERNETES_VALUES, apis=KUBERNETES_GANG[:1]), "PodGroup")["spec"]
-    assert "disruptionMode" not in spec
+    assert "no PodGroup of scheduling.k8s.io/v1beta1" in done.stderr
 
 
 def test_queue_of_volcano_is_none_of_kueue() -> None:

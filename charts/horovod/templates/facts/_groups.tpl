@@ -147,21 +147,17 @@ The gang: all pods of the run, which start together or not at all.
   {{- $_ := set $spec "minMember" $size -}}
   {{- with .Values.queueName -}}{{- $_ := set $spec "queue" . -}}{{- end -}}
 {{- else if eq $gang "Kubernetes" -}}
-  {{- /* The newest one that the cluster has wins. */ -}}
-  {{- range list "scheduling.k8s.io/v1alpha2" "scheduling.k8s.io/v1alpha3" "scheduling.k8s.io/v1beta1" -}}
-    {{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}{{- $api = . -}}{{- end -}}
+  {{- if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup" -}}
+    {{- $api = "scheduling.k8s.io/v1beta1" -}}
   {{- end -}}
   {{- $_ := set $spec "schedulingPolicy" (dict "gang" (dict "minCount" $size)) -}}
   {{- with .Values.gangTopologyKey -}}
     {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
   {{- end -}}
-  {{- if eq $api "scheduling.k8s.io/v1beta1" -}}
-    {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go
-    on. */ -}}
-    {{- $goesOn := gt (int .facts.spares) 0 -}}
-    {{- range .facts.groups -}}{{- $goesOn = or $goesOn (gt (int .minimum) 0) -}}{{- end -}}
-    {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
-  {{- end -}}
+  {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
+  {{- $goesOn := gt (int .facts.spares) 0 -}}
+  {{- range .facts.groups -}}{{- $goesOn = or $goesOn (gt (int .minimum) 0) -}}{{- end -}}
+  {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
 {{- end -}}
 {{- with .Values.priorityClassName -}}{{- $_ := set $spec "priorityClassName" . -}}{{- end -}}
 {{- if eq $gang "Kubernetes" -}}
