@@ -1,5 +1,14 @@
 {{/* Refusals of worker groups. */}}
 {{- define "horovod.checkGroups" -}}
+{{- include "horovod.checkGroupNames" . -}}
+{{- include "horovod.checkRunSize" . -}}
+{{- include "horovod.checkSparesAndMinimum" . -}}
+{{- include "horovod.checkGpus" . -}}
+{{- include "horovod.checkTags" . -}}
+{{- end }}
+
+{{/* Names of groups, which are part of the names of objects. */}}
+{{- define "horovod.checkGroupNames" -}}
 {{- $names := list -}}
 {{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
 {{- range .facts.groups -}}
@@ -21,7 +30,10 @@
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}
-{{- /* The Role names every pod that the master may replace, so that the number of workers has a limit. */ -}}
+{{- end }}
+
+{{/* The Role names every pod that the master may replace, so that the number of workers has a limit. */}}
+{{- define "horovod.checkRunSize" -}}
 {{- $most := .facts.shared.workers | int -}}
 {{- $workers := add .facts.workers .facts.spares | int -}}
 {{- if gt $workers $most -}}
@@ -30,7 +42,10 @@
     "why" (printf "the chart supports at most %d" $most)
     "do" "lower one of them") -}}
 {{- end -}}
-{{- /* Spares that could never replace a worker, and a minimum that could never be used. */ -}}
+{{- end }}
+
+{{/* Spares that could never replace a worker, and a minimum that could never be used. */}}
+{{- define "horovod.checkSparesAndMinimum" -}}
 {{- range $group := .facts.groups -}}
   {{- if gt (int $group.minimum) (int $group.number) -}}
     {{- $minimum := int $group.minimum -}}
@@ -52,6 +67,10 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- end }}
+
+{{/* Slots and variables that contradict the GPUs of a worker. */}}
+{{- define "horovod.checkGpus" -}}
 {{- $known := .facts.shared -}}
 {{- $pattern := printf "^(%s)$" $known.gpus -}}
 {{- range .facts.groups -}}
@@ -84,7 +103,10 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- /* The master starts one mpirun for all groups, which names the rank of each line or of no line. */ -}}
+{{- end }}
+
+{{/* The master starts one mpirun for all groups, which names the rank of each line or of no line. */}}
+{{- define "horovod.checkTags" -}}
 {{- $first := first .facts.groups -}}
 {{- $given := include "horovod.envEntry" (dict "env" $first.env "name" "HVD_TAG_OUTPUT") -}}
 {{- range rest .facts.groups -}}

@@ -1,5 +1,14 @@
 {{/* Refusals of how the run is launched and how it ends. */}}
 {{- define "horovod.checkLaunch" -}}
+{{- include "horovod.checkCommandLine" . -}}
+{{- include "horovod.checkDirectMode" . -}}
+{{- include "horovod.checkProgram" . -}}
+{{- include "horovod.checkBinding" . -}}
+{{- include "horovod.checkEndOfRun" . -}}
+{{- end }}
+
+{{/* Who writes the launcher's command line: the user in mode custom, else the chart. */}}
+{{- define "horovod.checkCommandLine" -}}
 {{- $mode := .Values.launch.mode -}}
 {{- $hasLaunch := has "$(LAUNCH)" .Values.master.args -}}
 {{- if eq $mode "custom" -}}
@@ -25,7 +34,11 @@
     "why" "its launcher uses the workers"
     "do" "remove it, or set launch.mode to custom") -}}
 {{- end -}}
-{{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
+{{- end }}
+
+{{/* Settings that the master itself, as the launcher, cannot use. */}}
+{{- define "horovod.checkDirectMode" -}}
+{{- if and (eq .Values.launch.mode "direct") (eq .Values.launch.framework "mpi") -}}
   {{- include "horovod.refuse" (dict
     "what" "launch.framework is mpi but launch.mode is direct"
     "why" "each rank of an MPI program would find itself alone"
@@ -33,12 +46,17 @@
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image
 (docs/adr/0028). */ -}}
-{{- if and (eq $mode "direct") .Values.launch.options -}}
+{{- if and (eq .Values.launch.mode "direct") .Values.launch.options -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "launch.options has %q, but launch.mode is direct" (first .Values.launch.options))
     "why" "that mode takes none"
     "do" "remove it") -}}
 {{- end -}}
+{{- end }}
+
+{{/* A launcher that another launcher would start. */}}
+{{- define "horovod.checkProgram" -}}
+{{- $mode := .Values.launch.mode -}}
 {{- $programs := (.Files.Get "files/hvd_pods/shared/launcher_options.json" | fromJson).programs -}}
 {{- $program := first .Values.master.args | default "" | base -}}
 {{- if and (ne $mode "custom") (has $program $programs) -}}
@@ -47,6 +65,10 @@
     "why" "that program starts ranks itself"
     "do" "write the ranks' command alone, as hvdchart migrate does, or set launch.mode to custom") -}}
 {{- end -}}
+{{- end }}
+
+{{/* The binding and the numbers that it needs. */}}
+{{- define "horovod.checkBinding" -}}
 {{- $binding := .Values.launch.binding -}}
 {{- $needed := get (dict "core" "coresPerRank" "socket" "ranksPerSocket") $binding.to -}}
 {{- if and $needed (not (get $binding $needed)) -}}
@@ -66,6 +88,10 @@
     "what" (printf "launch.binding.ranksPerSocket is %d but launch.binding.to is none" $ranks)
     "why" "it applies only with core or socket") -}}
 {{- end -}}
+{{- end }}
+
+{{/* The end of the run: who scales the workers, and whether the Job is removed before. */}}
+{{- define "horovod.checkEndOfRun" -}}
 {{- if and (not (kindIs "invalid" .Values.master.ttlSecondsAfterFinished)) (ne .Values.cleanup "Always") -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "master.ttlSecondsAfterFinished is set but cleanup is %s" .Values.cleanup)
