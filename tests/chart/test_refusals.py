@@ -128,8 +128,12 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         ["worker.podSpec", "dnsPolicy", "hostNetwork"],
     ),
     ({"master": {"container": {"command": ["x"]}}}, ["master.container", "command"]),
-    ({"worker": {"extraContainers": [{"name": "worker"}]}}, ["containers", '"worker"']),
-    ({"worker": {"initContainers": [{"name": "staging"}]}}, ["containers", '"staging"']),
+    ({"worker": {"extraContainers": [{"name": "worker"}]}}, ["worker.extraContainers", '"worker"']),
+    ({"master": {"initContainers": [{"name": "results"}]}}, ["master.initContainers", '"results"']),
+    (
+        {"worker": {"initContainers": [{"name": "x"}], "extraContainers": [{"name": "x"}]}},
+        ["worker.extraContainers", 'another container named "x"'],
+    ),
     (
         {"podLabels": {"app.kubernetes.io/component": "x"}},
         ["podLabels", "app.kubernetes.io/component"],

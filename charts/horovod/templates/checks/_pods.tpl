@@ -1,6 +1,19 @@
 {{/* Refusals about pods: images, placement, rights, fields, containers and labels. */}}
 {{- define "horovod.checkPods" -}}
-{{- /* There is no default image: no public registry has one with everything that the chart needs. */ -}}
+{{- include "horovod.checkImages" . -}}
+{{- include "horovod.checkSpread" . -}}
+{{- include "horovod.checkRights" . -}}
+{{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
+{{- range .facts.groups -}}
+  {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
+  {{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
+{{- end -}}
+{{- include "horovod.checkLabels" . -}}
+{{- include "horovod.checkPodLabels" . -}}
+{{- end }}
+
+{{/* There is no default image: no public registry has one with everything that the chart needs. */}}
+{{- define "horovod.checkImages" -}}
 {{- $owners := dict "master" .Values.master.image -}}
 {{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
 {{- if .Values.tensorboard.enabled -}}
@@ -16,13 +29,23 @@
       "do" (printf "set it to an image with Python 3, such as %s; %s" $example $build)) -}}
   {{- end -}}
 {{- end -}}
-{{- $user := .Values.podSecurityContext.runAsUser -}}
+{{- end }}
+
+{{/* Two rules for how workers spread over nodes. */}}
+{{- define "horovod.checkSpread" -}}
 {{- range .facts.groups -}}
   {{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "group %q: spread is Required but affinity.podAntiAffinity is given too" .name)
       "do" "use only one of them (spread: None leaves it to affinity)") -}}
   {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Users of the pods, and what Linux lets them do. */}}
+{{- define "horovod.checkRights" -}}
+{{- $user := .Values.podSecurityContext.runAsUser -}}
+{{- range .facts.groups -}}
   {{- if and .capabilities (ne (toString $user) "0") -}}
     {{- $uid := toString ($user | default "the image's") -}}
     {{- $capabilities := printf "group %q: capabilities is %s" .name (toJson .capabilities) -}}
@@ -37,11 +60,10 @@
     "what" "podSecurityContext.runAsUser is 0 but runAsNonRoot is true"
     "do" "for a root image set runAsNonRoot to false too") -}}
 {{- end -}}
-{{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
-{{- range .facts.groups -}}
-  {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
-  {{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
-{{- end -}}
+{{- end }}
+
+{{/* Labels of objects that the chart sets itself. */}}
+{{- define "horovod.checkLabels" -}}
 {{- range $key, $value := .Values.labels -}}
   {{- $isOfObjects := regexMatch
     "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
@@ -52,6 +74,10 @@
       "do" "use another one") -}}
   {{- end -}}
 {{- end -}}
+{{- end }}
+
+{{/* Labels of pods that the chart's selectors need. */}}
+{{- define "horovod.checkPodLabels" -}}
 {{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
 {{- range .facts.groups -}}
   {{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}
@@ -74,10 +100,15 @@ What the values add to the pod of the master or of a group.
 Call with (dict "root" $ "of" "master" "values" .Values.master).
 */}}
 {{- define "horovod.checkPod" -}}
+{{- include "horovod.checkPodSpec" . -}}
+{{- include "horovod.checkContainer" . -}}
+{{- include "horovod.checkContainerNames" . -}}
+{{- end }}
+
+{{/* Fields of the pod that the chart sets. Call as horovod.checkPod. */}}
+{{- define "horovod.checkPodSpec" -}}
 {{- $of := .of -}}
-{{- $values := .values -}}
-{{- /* The fields that the chart sets, with the values that change them, or "" where nothing does. */ -}}
-{{- $podFields := dict
+{{- $owned := dict
   "affinity" (printf "%s.affinity" $of)
   "automountServiceAccountToken" "serviceAccount"
   "containers" (printf "%s.extraContainers" $of)
@@ -100,7 +131,21 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
   "terminationGracePeriodSeconds" (printf "%s.terminationGracePeriodSeconds" $of)
   "tolerations" (printf "%s.tolerations" $of)
   "volumes" "volumes" -}}
-{{- $containerFields := dict
+{{- if eq $of "master" -}}
+  {{- /* A container beside the master's would keep the pod of the Job from ending. */ -}}
+  {{- $_ := set $owned "containers" "master.initContainers, with restartPolicy: Always" -}}
+{{- else -}}
+  {{- /* The workers' ServiceAccount is the user's. */ -}}
+  {{- $owned = omit $owned "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
+  {{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
+{{- end -}}
+{{- include "horovod.checkFields" (dict "of" $of "key" "podSpec" "values" .values "owned" $owned) -}}
+{{- end }}
+
+{{/* Fields of the container that the chart sets. Call as horovod.checkPod. */}}
+{{- define "horovod.checkContainer" -}}
+{{- $of := .of -}}
+{{- $owned := dict
   "args" "master.args"
   "command" "master.args"
   "env" (printf "%s.env" $of)
@@ -117,32 +162,49 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
   "terminationMessagePath" ""
   "terminationMessagePolicy" ""
   "volumeMounts" "volumeMounts" -}}
-{{- if eq $of "master" -}}
-  {{- /* A container beside the master's would keep the pod of the Job from ending. */ -}}
-  {{- $_ := set $podFields "containers" "master.initContainers, with restartPolicy: Always" -}}
-{{- else -}}
-  {{- /* The workers' ServiceAccount is the user's. */ -}}
-  {{- $podFields = omit $podFields "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
-  {{- if .root.Values.hostNetwork -}}{{- $_ := set $podFields "dnsPolicy" "hostNetwork" -}}{{- end -}}
-{{- end -}}
-{{- range $key, $owned := dict "podSpec" $podFields "container" $containerFields -}}
-  {{- range $field, $value := get $values $key -}}
-    {{- if hasKey $owned $field -}}
-      {{- $other := get $owned $field -}}
-      {{- include "horovod.refuse" (dict
-        "what" (printf "%s.%s has %s" $of $key $field)
-        "why" "the chart sets that field"
-        "do" (ternary "remove it" (printf "use %s" $other) (empty $other))) -}}
-    {{- end -}}
-  {{- end -}}
-{{- end -}}
-{{- $names := list "master" "worker" "staging" "results" -}}
-{{- range concat ($values.initContainers | default list) ($values.extraContainers | default list) -}}
-  {{- if has .name $names -}}
+{{- include "horovod.checkFields" (dict "of" $of "key" "container" "values" .values "owned" $owned) -}}
+{{- end }}
+
+{{/*
+Refuses fields that the chart sets.
+Call with (dict "of" "master" "key" "podSpec" "values" .Values.master "owned" $owned). $owned has the fields
+that the chart sets, with the values that change them, or "" where nothing does.
+*/}}
+{{- define "horovod.checkFields" -}}
+{{- $of := .of -}}
+{{- $key := .key -}}
+{{- $owned := .owned -}}
+{{- range $field, $value := get .values $key -}}
+  {{- if hasKey $owned $field -}}
+    {{- $other := get $owned $field -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "%s has two containers named %q, or it is a name of the chart's" $of .name)
-      "do" "rename yours") -}}
+      "what" (printf "%s.%s has %s" $of $key $field)
+      "why" "the chart sets that field"
+      "do" (ternary "remove it" (printf "use %s" $other) (empty $other))) -}}
   {{- end -}}
-  {{- $names = append $names .name -}}
+{{- end -}}
+{{- end }}
+
+{{/* Names of the containers that the values add. Call as horovod.checkPod. */}}
+{{- define "horovod.checkContainerNames" -}}
+{{- $of := .of -}}
+{{- $values := .values -}}
+{{- $names := list -}}
+{{- range $key := list "initContainers" "extraContainers" -}}
+  {{- range get $values $key | default list -}}
+    {{- if has .name (list "master" "worker" "staging" "results") -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s.%s has a container named %q" $of $key .name)
+        "why" "the chart has a container of that name"
+        "do" "rename yours") -}}
+    {{- end -}}
+    {{- if has .name $names -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s.%s has another container named %q" $of $key .name)
+        "why" "the names of a pod's containers must differ"
+        "do" "rename one of them") -}}
+    {{- end -}}
+    {{- $names = append $names .name -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
