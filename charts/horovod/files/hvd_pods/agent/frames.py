@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("!cI")
 # The most bytes of one frame's content. Longer content is sent as several frames.
-LONGEST = 1 << 16
+LONGEST_FRAME_BYTES = 1 << 16
 # The nonce of this connection.
 HELLO = b"h"
 # The program to start, as JSON (agent/start_request.py), with the nonce.
@@ -51,8 +51,8 @@ CHUNK = 1 << 16
 ACKNOWLEDGE_AFTER = 1 << 14
 # Seconds: the kernel drops a connection whose other end has not responded for about a minute. With
 # TCP alone, a network failure would be detected after hours, and the ranks would run on.
-IDLE = 15
-INTERVAL = 15
+KEEPALIVE_IDLE_SECONDS = 15
+KEEPALIVE_INTERVAL_SECONDS = 15
 PROBES = 3
 UNSENT_WITHIN = 60
 
@@ -113,8 +113,9 @@ class Channel:
             self._untaken += len(content)
         view = memoryview(content)
         while True:
-            self._queued += HEADER.pack(kind, min(len(view), LONGEST)) + view[:LONGEST]
-            view = view[LONGEST:]
+            part = view[:LONGEST_FRAME_BYTES]
+            self._queued += HEADER.pack(kind, len(part)) + part
+            view = view[LONGEST_FRAME_BYTES:]
             if not view:
                 break
         self.flush()
@@ -200,8 +201,10 @@ class Channel:
     def _frames(self) -> Iterator[tuple[bytes, bytes]]:
         while len(self._received) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._received)
-            if length > LONGEST:
-                raise ProtocolError(f"a frame of {length} bytes; at most {LONGEST} are allowed")
+            if length > LONGEST_FRAME_BYTES:
+                raise ProtocolError(
+                    f"a frame of {length} bytes; at most {LONGEST_FRAME_BYTES} are allowed"
+                )
             if len(self._received) < HEADER.size + length:
                 return
             content = bytes(self._received[HEADER.size : HEADER.size + length])
@@ -222,7 +225,7 @@ def keep_alive(connection: socket.socket) -> None:
     """Let the kernel drop a connection whose other end does not respond for about a minute."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNSENT_WITHIN)

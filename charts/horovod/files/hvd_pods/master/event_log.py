@@ -33,7 +33,7 @@ from hvd_pods.shared import errors
 from hvd_pods.shared.run import Pod, parse_run
 
 # Stop writing after this many bytes: the file is in memory.
-LONGEST = 4 << 20
+LONGEST_LOG_BYTES = 4 << 20
 # The maximum number of queued events, and seconds that the master waits for them when it ends.
 MOST_WAITING = 10_000
 CLOSE_WITHIN = 2.0
@@ -82,7 +82,7 @@ class EventLog:
         assignment: Assignment,
         run: str,
         *,
-        longest: int = LONGEST,
+        longest: int = LONGEST_LOG_BYTES,
         most_waiting: int = MOST_WAITING,
         close_within: float = CLOSE_WITHIN,
     ) -> None:

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 
 from hvd_pods.pod import notices
-from hvd_pods.pod.tracebacks import LONGEST, TracebackReader
+from hvd_pods.pod.tracebacks import LONGEST_EXCEPTION_CHARACTERS, TracebackReader
 from hvd_pods.shared.contract import FENCE
 
 
@@ -28,7 +28,7 @@ def describe(error: BaseException) -> str:
             return found
     # The reader does not support every form, such as an exception group.
     first = traceback.format_exception_only(type(error), error)[0]
-    return first[:LONGEST].strip()
+    return first[:LONGEST_EXCEPTION_CHARACTERS].strip()
 
 
 def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:

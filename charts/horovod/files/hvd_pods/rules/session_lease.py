@@ -27,12 +27,12 @@ from hvd_pods.shared.untrusted import parse_count
 # Reads in the time of a lease, and the maximum number of seconds between two reads.
 LOOKS = 20
 LEASE_POLL_SECONDS = 30.0
-LONGEST = 604_800
+LONGEST_LEASE_SECONDS = 604_800
 
 
 def seconds_of(job: JobReading) -> int:
     """Return the duration of the Job's lease in seconds; 0 without one."""
-    return parse_count(job.annotations.get(LEASE, ""), LONGEST) or 0
+    return parse_count(job.annotations.get(LEASE, ""), LONGEST_LEASE_SECONDS) or 0
 
 
 def begin(decision: Decision, job: JobReading) -> None:

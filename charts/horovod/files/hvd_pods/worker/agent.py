@@ -407,7 +407,7 @@ class Agent:
         self._log(f"{client.address}: {reason}")
         if client.channel:
             with suppress(OSError):
-                client.channel.send(frames.REFUSED, reason.encode()[: frames.LONGEST])
+                client.channel.send(frames.REFUSED, reason.encode()[: frames.LONGEST_FRAME_BYTES])
         self._drop(client)
 
     def _drop(self, client: Client) -> None:
