@@ -19,13 +19,13 @@ THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
 # The chart sets it in all workers of a run, or in none: ranks that disagree cannot train. The chart
 # checks the launcher, the devices and the images. A rank sees these only for its own worker.
 BY_RANKS = contract.FUSION_BY_RANKS
-PIECE = 512 << 10
-LARGEST = 128 << 20
+RANK_BYTES = 512 << 10
+LARGEST_THRESHOLD_BYTES = 128 << 20
 
 
 def plan_threshold(ranks: int) -> int:
     """Return the bytes that Horovod sends at once: 512 KiB for each rank, at most 128 MiB."""
-    return min(LARGEST, ranks * PIECE)
+    return min(LARGEST_THRESHOLD_BYTES, ranks * RANK_BYTES)
 
 
 def choose(ranks: int, given: Mapping[str, str]) -> dict[str, str]:

@@ -54,7 +54,7 @@ MOST_UNWRITTEN = 1000
 # more, so that they accept the next one, too, when their clocks are behind.
 MOST_AHEAD = 43_200_000
 # No number in the record is greater: it may be edited by hand.
-LARGEST = 10**18
+LARGEST_RECORD_NUMBER = 10**18
 # Characters of the names of a master and its Job.
 LONGEST_NAME = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
@@ -319,7 +319,7 @@ def new_fence(last: int, wall: float) -> int:
 
 def number(text: str | None) -> int:
     """Parse a number of the record, which may have been edited by hand; 0 for any other text."""
-    return parse_count(text or "", LARGEST) or 0
+    return parse_count(text or "", LARGEST_RECORD_NUMBER) or 0
 
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:

@@ -21,7 +21,7 @@ LEASE_KEPT = "kept"
 # The most losses of a run to write and to read.
 MOST_LOSSES = 100
 # Larger numbers are not valid steps, seconds or losses.
-LARGEST = 10**15
+LARGEST_NUMBER = 10**15
 
 
 class RecordKey:
@@ -153,6 +153,6 @@ def read_count(content: Mapping[str, Any], name: str) -> int | None:
 def _read_number(content: Mapping[str, Any], name: str) -> float | None:
     """Return a number of an entry; None if it is missing or too large to be valid."""
     value = content.get(name)
-    if isinstance(value, (int, float)) and -LARGEST <= value <= LARGEST:
+    if isinstance(value, (int, float)) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
         return float(value)
     return None

@@ -28,7 +28,7 @@ ZERO = "ZeroRedundancyOptimizer"
 # An attribute of the parameters of FSDP1, which are of no type of their own.
 FLAT = "_fsdp_flattened"
 # More ranks than there are anywhere.
-MOST = 1 << 20
+MOST_RANKS = 1 << 20
 # The key of a map that stands for a sharded tensor, of which the packed state has what is local.
 LOCAL = "keep.local"
 PLACEMENT = re.compile(r"Shard\(dim=(\d{1,3})\)|Replicate\(\)")
@@ -384,7 +384,7 @@ def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> tu
         place = int(kept["size"]), int(kept["rank"])
     except UNUSABLE:
         return 0, 0
-    is_alike = is_alike and there.keys() == forms.keys() and 0 <= place[1] < place[0] < MOST
+    is_alike = is_alike and there.keys() == forms.keys() and 0 <= place[1] < place[0] < MOST_RANKS
     return place if is_alike else (0, 0)
 
 
