@@ -61,7 +61,11 @@ class NoticeServer:
     """
 
     def __init__(
-        self, own_address: str, run: Run, put: EventSink, seconds: float = notices.SEND_WITHIN
+        self,
+        own_address: str,
+        run: Run,
+        put: EventSink,
+        seconds: float = notices.NOTICE_SEND_SECONDS,
     ) -> None:
         self._put = put
         self._secret = secrets.token_hex(16)

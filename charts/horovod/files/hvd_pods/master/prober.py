@@ -39,12 +39,12 @@ from hvd_pods.shared.run import Pod, Worker
 PART_OF_TIME = 0.1
 # Attempts per second to connect to all workers together, beyond the first one for each.
 HIGHEST_RATE = 1000.0
-# TCP keepalive: idle seconds before the first probe, and between probes; SHORT replaces both if a
-# worker counts as lost sooner than after PATIENT seconds.
-IDLE = 3
-INTERVAL = 2
-SHORT = 1
-PATIENT = 8.0
+# TCP keepalive: idle seconds before the first probe, and between probes; SHORT_WATCH_SECONDS
+# replaces both if a worker counts as lost sooner than after PATIENT_SECONDS.
+WATCH_IDLE_SECONDS = 3
+WATCH_INTERVAL_SECONDS = 2
+SHORT_WATCH_SECONDS = 1
+PATIENT_SECONDS = 8.0
 # A live worker has responded within this many times the idle seconds of the keepalive.
 HEARD_WITHIN = 2
 # Timeout in seconds for one more connection to a worker that was silent for long enough.
@@ -422,7 +422,9 @@ def _is_accepted(connection: socket.socket) -> bool:
 
 def keepalive_times(lost_after_seconds: float) -> tuple[int, int]:
     """Return TCP keepalive's idle seconds before the first probe, and those between probes."""
-    return (IDLE, INTERVAL) if lost_after_seconds >= PATIENT else (SHORT, SHORT)
+    if lost_after_seconds >= PATIENT_SECONDS:
+        return WATCH_IDLE_SECONDS, WATCH_INTERVAL_SECONDS
+    return SHORT_WATCH_SECONDS, SHORT_WATCH_SECONDS
 
 
 def watch_silence(connection: socket.socket, lost_after_seconds: float) -> None:

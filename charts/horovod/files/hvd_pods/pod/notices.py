@@ -31,7 +31,7 @@ LEAVING = "leaving"
 # Seconds between two checks by a worker of its ranks.
 RANK_WATCH_SECONDS = 5.0
 # The timeout in seconds for sending a notice.
-SEND_WITHIN = 3.0
+NOTICE_SEND_SECONDS = 3.0
 
 
 def parse_address(text: str) -> tuple[str, str, str]:
@@ -41,7 +41,9 @@ def parse_address(text: str) -> tuple[str, str, str]:
     return host, port, secret
 
 
-def send(address: str, fence: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
+def send(
+    address: str, fence: str, answer_within: float = NOTICE_SEND_SECONDS, **content: object
+) -> None:
     """Send a notice to the master with this fence number, and wait for its response.
 
     The timeout is `answer_within` seconds. The master responds by closing the connection. Raises
@@ -49,7 +51,7 @@ def send(address: str, fence: str, answer_within: float = SEND_WITHIN, **content
     """
     host, port, secret = parse_address(address)
     line = json.dumps({"secret": secret, "fence": fence, **content}) + "\n"
-    with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
+    with socket.create_connection((host, int(port)), NOTICE_SEND_SECONDS) as connection:
         connection.sendall(line.encode())
         connection.settimeout(answer_within)
         # The master closes the connection when it has handled the notice.

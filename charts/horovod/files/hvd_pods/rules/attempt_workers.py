@@ -38,7 +38,7 @@ from hvd_pods.shared.run_events import RunEvent
 # Seconds until the pods of missing workers are read: soon at first, because an upgrade may have
 # left pods that will never answer; then rarely, because each read is a request to the API server.
 FIRST_REPORT_AFTER = 1.0
-REPORT_EVERY = 5.0
+MISSING_REPORT_SECONDS = 5.0
 # Timeout in seconds for the answers of all workers whose ranks may have finished without a master.
 LEFT_WITHIN = 5.0
 # Seconds to wait for workers that answered in the previous attempt, when there are enough others.
@@ -295,7 +295,7 @@ def list_pods(decision: Decision) -> None:
         return
     has_fewer = pod_replacement.trains_with_fewer(state)
     decision.set_timer(
-        TimerKind.PODS, decision.now + (POD_POLL_SECONDS if has_fewer else REPORT_EVERY)
+        TimerKind.PODS, decision.now + (POD_POLL_SECONDS if has_fewer else MISSING_REPORT_SECONDS)
     )
     if state.attempt_workers.is_listing:
         return

@@ -30,7 +30,7 @@ from hvd_pods.shared.errors import LaunchError
 from hvd_pods.shared.run_events import RunEvent
 
 # Seconds between two reports: a script may print Horovod's messages itself, without limit.
-REPORT_EVERY = 5.0
+STALL_REPORT_SECONDS = 5.0
 # Seconds after which ranks are named: if all ranks use no CPU, as Horovod names ranks that do not
 # join, or if ranks have not ended after another rank.
 NAME_AFTER = 60.0
@@ -185,7 +185,7 @@ def report_stalls(decision: Decision) -> None:
         return
     stalls, first = launch.stalls.collect()
     why = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
-    quiet = decision.now + REPORT_EVERY if first else stalls.quiet_until
+    quiet = decision.now + STALL_REPORT_SECONDS if first else stalls.quiet_until
     # The stacks of late ranks may not have arrived yet.
     late_now = why or launch.stalls.late
     decision.launch = replace(

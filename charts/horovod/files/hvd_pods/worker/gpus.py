@@ -38,7 +38,7 @@ WORKER_WAITS = 2.0
 TOP_WAITS = 5.0
 ASK_AGAIN_AFTER = 60.0
 # A client that does not read must not block the other clients.
-SEND_WITHIN = 1.0
+CLIENT_SEND_SECONDS = 1.0
 
 
 class NvmlReader:
@@ -199,7 +199,7 @@ def serve(listener: socket.socket, gpus: NvmlReader, reused: float = REUSED) -> 
             if time.monotonic() >= until:
                 answer = format_lines(gpus.read()).encode()
                 until = time.monotonic() + reused
-            connection.settimeout(SEND_WITHIN)
+            connection.settimeout(CLIENT_SEND_SECONDS)
             connection.sendall(answer)
 
 
