@@ -21,7 +21,7 @@ from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST = 72
+LINE_CHARACTERS = 72
 # The part that changes: CONTRIBUTING.md names this list. A part that is not listed belongs to the
 # next larger one: the warm process to worker, the doctor to cli, a benchmark to tests.
 SCOPES = (
@@ -66,8 +66,11 @@ def subject_problems(subject: str) -> Iterator[str]:
     """Yield each problem of the subject of a commit, with the remedy."""
     if OF_GIT.match(subject):
         return
-    if len(subject) > LONGEST:
-        yield f"{len(subject)} characters: use at most {LONGEST}, and move reasons to the body"
+    if len(subject) > LINE_CHARACTERS:
+        yield (
+            f"{len(subject)} characters: use at most {LINE_CHARACTERS}, and move reasons to the "
+            "body"
+        )
     scoped = SCOPE.match(subject)
     if scoped is None:
         yield "no scope: begin with the part that changes, such as `chart: `"
@@ -91,8 +94,8 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
     if not body and _needs_reasons(changes):
         yield f"no body: give the reasons of a change of more than {SMALL} lines, not only of pages"
     for line in rest[1:]:
-        if len(line) > LONGEST and not LONG.search(line):
-            yield f"a line of the body has {len(line)} characters: use at most {LONGEST}"
+        if len(line) > LINE_CHARACTERS and not LONG.search(line):
+            yield f"a line of the body has {len(line)} characters: use at most {LINE_CHARACTERS}"
 
 
 def _needs_reasons(changes: str) -> bool:

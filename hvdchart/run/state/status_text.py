@@ -14,7 +14,7 @@ from hvdchart.run.state.status import Status
 from hvdchart.text import table
 
 # Characters of a reason: the maximum length of a container's last message.
-LONGEST = 4096
+LONGEST_REASON_CHARACTERS = 4096
 # More pods than fit on a screen.
 _MOST_PODS = 30
 _RUNNING = "Running"
@@ -29,11 +29,12 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
     if status.progress:
         yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
     if status.stall:
-        yield f"stalled{_waited(status, now)}: {one_line(status.stall.text(), LONGEST)}"
+        text = one_line(status.stall.text(), LONGEST_REASON_CHARACTERS)
+        yield f"stalled{_waited(status, now)}: {text}"
     if status.warning:
         yield f"warning: {status.warning}"
     if status.reason:
-        yield f"why: {one_line(status.reason, LONGEST)}"
+        yield f"why: {one_line(status.reason, LONGEST_REASON_CHARACTERS)}"
     if status.remedy:
         yield f"what to do: {status.remedy}"
     yield from _pod_lines(status)
@@ -120,7 +121,7 @@ def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) ->
             step = str(run.progress.step)
             step += "" if run.progress.steps is None else f"/{run.progress.steps}"
             loss = run.progress.loss_text or "-"
-        reason = one_line(run.reason, LONGEST)
+        reason = one_line(run.reason, LONGEST_REASON_CHARACTERS)
         shown = (workers, attempt, age, took, step, loss, reason)
         rows.append((namespace, run.name, run.state, *shown))
     return table(rows)
