@@ -1,6 +1,6 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
-lines, tests that import from other tests, long lines of Markdown, and lines of values.source.yaml
-with several keys.
+lines, tests that import from other tests, constants of the pods named by an adjective alone, long
+lines of Markdown, and lines of values.source.yaml with several keys.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -21,6 +21,9 @@ SKIP = "# fmt" + ": skip"
 # Parts of a line of Markdown that cannot be broken: a code span, a link.
 UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
 VALUES = Path("charts/horovod/values.source.yaml")
+PROGRAMS = "charts/horovod/files/*.py"
+# Names of a bound that do not say of what, and in which unit.
+BARE_BOUNDS = {"HIGHEST", "LARGEST", "LONGEST", "LOWEST", "MOST", "SHORTEST", "SMALLEST"}
 
 
 def python_problems(text: str) -> Iterator[tuple[int, str]]:
@@ -66,6 +69,14 @@ def _is_of_tests(node: ast.ImportFrom) -> bool:
     )
 
 
+def constant_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each constant of a module that is named by an adjective alone."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("_") in BARE_BOUNDS:
+            name = ast.unparse(node.targets[0])
+            yield node.lineno, f"{name}: name its subject and its unit, as LONGEST_FRAME_BYTES does"
+
+
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each long line of a page that could be wrapped.
 
@@ -103,6 +114,7 @@ def main() -> int:
     """Print all problems. Return 1 when there is one."""
     checks = {
         "*.py": python_problems,
+        PROGRAMS: constant_problems,
         "*.md": markdown_problems,
         str(VALUES): values_problems,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.checks.style import python_problems
+from devtools.checks.style import constant_problems, python_problems
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,18 @@ from devtools.checks.style import python_problems
 )
 def test_tests_import_nothing_from_other_tests(line: str, is_problem: bool) -> None:
     problems = list(python_problems(f"import os\n{line}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
+
+
+@pytest.mark.parametrize(
+    ("line", "is_problem"),
+    [
+        ("LONGEST = 500", True),
+        ("_MOST = 3", True),
+        ("LONGEST_FRAME_BYTES = 1 << 16", False),
+        ("MOST_RANKS: int = 3", False),
+    ],
+)
+def test_a_constant_names_more_than_a_bound(line: str, is_problem: bool) -> None:
+    problems = list(constant_problems(f"import os\n{line}\n"))
     assert [number for number, _ in problems] == [2] * is_problem
