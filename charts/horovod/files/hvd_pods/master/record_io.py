@@ -31,7 +31,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
 )
 from hvd_pods.rules.job_evidence import JobEvidence
-from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found_job
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.record import RecordKey
@@ -229,7 +229,7 @@ def read_lease(api: Api) -> LeaseRead:
         return LeaseRead(UNREADABLE)
     own = os.environ[contract.JOB_UID]
     is_own = job["metadata"].get("uid", own) == own
-    return LeaseRead(found(shorten(job)) if is_own else REPLACED)
+    return LeaseRead(found_job(shorten(job)) if is_own else REPLACED)
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
@@ -264,7 +264,7 @@ def _is_replaced(api: Api, run: Run) -> bool | None:
 def has_ended(api: Api, name: str, retry_seconds: float | None = None) -> bool:
     """Return whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
-        return found(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)).is_over
+        return found_job(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)).is_over
     except ApiError as problem:
         if problem.status == HTTPStatus.NOT_FOUND:
             return True

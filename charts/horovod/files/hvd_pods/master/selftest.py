@@ -53,7 +53,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
-from hvd_pods.rules.job_state import found
+from hvd_pods.rules.job_state import found_job
 from hvd_pods.rules.record_lock import RENEW, TAKE
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
@@ -69,7 +69,7 @@ ENFORCED = "the NetworkPolicy is enforced: a pod that it does not admit reaches 
 UNKNOWN = "whether the NetworkPolicy is enforced is not known"
 # A substitute for the Job, which the test does not have: no attempt follows, and no worker is
 # needed then.
-_LAST_ATTEMPT = found({"metadata": {}, "spec": {"suspend": True}})
+_LAST_ATTEMPT = found_job({"metadata": {}, "spec": {"suspend": True}})
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
 GRACE = 10.0
 # Timeout in seconds for a connection.

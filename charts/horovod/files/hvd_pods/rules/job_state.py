@@ -146,7 +146,7 @@ UNREADABLE = JobReading(JobKind.UNREADABLE)
 NOT_READ = JobReading(JobKind.NOT_READ)
 
 
-def found(job: Object) -> JobReading:
+def found_job(job: Object) -> JobReading:
     """Return the reading of a Job that was found."""
     return JobReading(JobKind.FOUND, job)
 

@@ -142,11 +142,11 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
 
 def _continue_counts(decision: Decision, data: Mapping[str, str]) -> None:
     """Continue the counts and the losses of the earlier masters of this run."""
-    attempts = number(data.get(RecordKey.ATTEMPTS))
+    attempts = parse_record_number(data.get(RecordKey.ATTEMPTS))
     decision.state = replace(
         decision.state,
         attempts=attempts,
-        failures=number(data.get(RecordKey.FAILURES)),
+        failures=parse_record_number(data.get(RecordKey.FAILURES)),
         launches=attempts,
         progress=Progress(losses=read_progress(data).losses),
     )
@@ -160,7 +160,7 @@ def _note_earlier_training(decision: Decision, data: Mapping[str, str]) -> None:
         was_training=True,
         # The record does not show whether the command had reached a worker: assume that it had.
         has_reached_worker=True,
-        orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE)),
+        orphan_fence=parse_record_number(data.get(RecordKey.ORPHAN_FENCE)),
         workers_before=len(before),
     )
 
@@ -317,14 +317,14 @@ def new_fence(last: int, wall: float) -> int:
     return max(last + 1, int(wall * 1000))
 
 
-def number(text: str | None) -> int:
+def parse_record_number(text: str | None) -> int:
     """Parse a number of the record, which may have been edited by hand; 0 for any other text."""
     return parse_count(text or "", LARGEST_RECORD_NUMBER) or 0
 
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:
     """Return a record's fence number; 0 for one that no master has written: workers refuse it."""
-    fence = number(data.get(RecordKey.FENCE))
+    fence = parse_record_number(data.get(RecordKey.FENCE))
     return fence if fence <= wall * 1000 + MOST_AHEAD else 0
 
 
