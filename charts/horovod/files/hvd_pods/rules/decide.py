@@ -273,7 +273,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
 def decide_retry(decision: Decision) -> None:
     """Decide whether another attempt follows, now that the Job is known."""
     state = decision.state
-    run = decision.state.run
+    run = state.run
     problem = decision.attempt.problem
     job = state.job
     has_failed = problem is not None or state.attempt.launch is None

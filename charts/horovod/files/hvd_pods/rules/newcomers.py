@@ -37,7 +37,7 @@ def note_size(decision: Decision) -> None:
     """Report that the ranks start on another number of workers than before."""
     state = decision.state
     launch = state.attempt.launch
-    run = decision.state.run
+    run = state.run
     if launch is None or not run.is_elastic or state.activity != Activity.TRAINING:
         return
     wanted = sum(run.needed_workers.values())
@@ -69,7 +69,7 @@ def await_newcomers(decision: Decision) -> None:
 def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     """Return the new workers that the launch lacks; none while it cannot be ended for them."""
     state = decision.state
-    run = decision.state.run
+    run = state.run
     launch = state.attempt.launch
     if state.activity != Activity.TRAINING or launch is None or not run.is_elastic:
         return {}

@@ -95,15 +95,15 @@ def leave_workers(decision: Decision) -> None:
 def store_results(decision: Decision) -> None:
     """Store the results if the run has ended and asks for that; then end this master."""
     state = decision.state
-    run = decision.state.run
-    problem = decision.state.problem
+    run = state.run
+    problem = state.problem
     is_wanted = run.results_timeout_seconds and (problem is None or run.results_on_failure)
     has_result = not isinstance(problem, InterruptedRunError)
     if not (has_result and is_wanted) or state.results == STORED:
         end_or_keep_workers(decision)
         return
     left = state.job.seconds_left(decision.wall)
-    decision.state = replace(decision.state, activity=Activity.STORING)
+    decision.state = replace(state, activity=Activity.STORING)
     decision.add_effects(StoreResults(min(left, run.results_timeout_seconds)))
 
 

@@ -67,7 +67,7 @@ TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 def begin(decision: Decision, event: Delivered) -> None:
     """Start the launcher on the workers that have the code, or fail."""
     state = decision.state
-    run = decision.state.run
+    run = state.run
     answering = state.attempt_workers.answering
     if event.problem or state.is_terminating:
         problem = event.problem or RunError("terminated before the ranks were started")
