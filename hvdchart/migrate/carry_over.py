@@ -9,7 +9,7 @@ from itertools import takewhile
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvdchart.chart_files import device_plugin
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.lines import WORKER_MINIMUM, Line
+from hvdchart.migrate.lines import WORKER_MINIMUM, LauncherLine
 from hvdchart.spec.paths import KeyPath, child_at, value_at
 from hvdchart.spec.yaml_tree import Plain
 
@@ -38,8 +38,8 @@ def carry_over_command(
     ledger: Ledger,
     container: KeyPath,
     variables: Mapping[str, Variable],
-    read: Callable[[KeyPath, Sequence[str]], Line],
-) -> tuple[KeyPath, Line]:
+    read: Callable[[KeyPath, Sequence[str]], LauncherLine],
+) -> tuple[KeyPath, LauncherLine]:
     """Carry over a container's command line; return its path, and what `read` makes of it.
 
     `read` gets the path and the words, with the values of `variables`; no words for no command.
@@ -62,7 +62,7 @@ def carry_over_command(
     return old, line
 
 
-def carry_over_line(ledger: Ledger, old: KeyPath, line: Line) -> None:
+def carry_over_line(ledger: Ledger, old: KeyPath, line: LauncherLine) -> None:
     """Map a parsed line to master.args and launch, with an entry for each of its parts.
 
     carry_over_size adds the entries of the parts that set a minimum.
@@ -92,7 +92,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: Line) -> None:
 
 
 def carry_over_size(
-    ledger: Ledger, old: KeyPath, line: Line, workers: int, slots: int, sized: KeyPath
+    ledger: Ledger, old: KeyPath, line: LauncherLine, workers: int, slots: int, sized: KeyPath
 ) -> None:
     """Put the size of the run, and add a check if the line at `old` requests other ranks.
 
@@ -217,7 +217,7 @@ def expand_references(
 
 
 def exported(
-    ledger: Ledger, old: KeyPath, line: Line, launcher: Mapping[str, Variable]
+    ledger: Ledger, old: KeyPath, line: LauncherLine, launcher: Mapping[str, Variable]
 ) -> dict[str, Variable]:
     """Return the variables that the launcher at `old` exports, with an entry for each option.
 
@@ -241,7 +241,7 @@ def exported(
     return winning
 
 
-def _read_exports(line: Line, launcher: Mapping[str, Variable]) -> dict[str, Variable]:
+def _read_exports(line: LauncherLine, launcher: Mapping[str, Variable]) -> dict[str, Variable]:
     """Return the variables that the line exports by name, and whose value is known."""
     variables: dict[str, Variable] = {}
     for _, name, value in line.exports:
@@ -255,7 +255,7 @@ def _read_exports(line: Line, launcher: Mapping[str, Variable]) -> dict[str, Var
     return variables
 
 
-def _check_unset(ledger: Ledger, line: Line, launcher: Mapping[str, Variable]) -> None:
+def _check_unset(ledger: Ledger, line: LauncherLine, launcher: Mapping[str, Variable]) -> None:
     """Add a check that lists exports without a value, unless images have their own."""
     known = {*launcher, *OWN_OF_RANKS, "PATH", "LD_LIBRARY_PATH", "HOME"}
     unset = [name for _, name, value in line.exports if value is None and name not in known]

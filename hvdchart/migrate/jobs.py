@@ -25,7 +25,7 @@ from hvdchart.migrate.carry_over import (
 from hvdchart.migrate.fields import apply_table
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
-from hvdchart.migrate.lines import LAUNCHERS, Line, parse_container, parse_or_keep
+from hvdchart.migrate.lines import LAUNCHERS, LauncherLine, parse_container, parse_or_keep
 from hvdchart.migrate.pods import (
     carry_over_capabilities,
     carry_over_image,
@@ -64,8 +64,8 @@ def migrate_mpijob(ledger: Ledger) -> None:
     named = [ledger.text_at("spec", f"mpi{key}") for key in ("Implementation", "Distribution")]
     implementation = named[0] or named[1]
 
-    def read(_: KeyPath, words: Sequence[str]) -> Line:
-        line = parse_or_keep(words) if words else Line()
+    def read(_: KeyPath, words: Sequence[str]) -> LauncherLine:
+        line = parse_or_keep(words) if words else LauncherLine()
         # These pass the launcher's variables to all ranks.
         if line.mode == "mpirun" and implementation in ("Intel", "IntelMPI", "MPICH"):
             line.exports_all = True
@@ -257,7 +257,7 @@ def _carry_over_training(
     number: int,
     owner: KeyPath,
     each: KeyPath,
-) -> Line:
+) -> LauncherLine:
     """Carry over the command, the variables and the size of `number` equal pods.
 
     `owner` is the path of the number. `each` is the number of processes of a pod, or a word.
@@ -274,13 +274,13 @@ def _carry_over_training(
 
 def _read_training(
     ledger: Ledger, pods: _Pods, places: Collection[str], old: KeyPath, words: Sequence[str]
-) -> Line:
+) -> LauncherLine:
     """Return what the words of a command mean in such pods. Raises SpecError.
 
     The command may not refer to `places`, variables that differ between the pods of the old job.
     """
     if not words:
-        return Line(
+        return LauncherLine(
             "direct", framework="torch", size=LineSize(per_host=pods.processes or pods.gpus)
         )
     try:
@@ -297,7 +297,7 @@ def _read_training(
 
 def _carry_over_training_variables(
     ledger: Ledger, container: KeyPath, resources: str, pods: _Pods
-) -> tuple[KeyPath, Line]:
+) -> tuple[KeyPath, LauncherLine]:
     """Carry over the command and the variables; return the command's path and what was read."""
     own = variables_at(ledger, (*container, "env"))
     known = pods.variables
@@ -313,7 +313,7 @@ def _carry_over_training_variables(
 
 
 def _carry_over_limits(
-    ledger: Ledger, old: KeyPath, line: Line, pods: _Pods, slots: int, owner: KeyPath
+    ledger: Ledger, old: KeyPath, line: LauncherLine, pods: _Pods, slots: int, owner: KeyPath
 ) -> None:
     """Carry over the size of the run, with the limits of an elastic job."""
     least, most = (ledger.integer_at(*_ELASTIC, f"{key}Replicas") for key in ("min", "max"))
@@ -325,7 +325,9 @@ def _carry_over_limits(
         ledger.change((*_ELASTIC, "minReplicas"), ("worker", "minimum"))
 
 
-def _check_processes(ledger: Ledger, line: Line, pods: _Pods, slots: int, each: KeyPath) -> None:
+def _check_processes(
+    ledger: Ledger, line: LauncherLine, pods: _Pods, slots: int, each: KeyPath
+) -> None:
     """Compare the slots of a worker with the processes at `each` and with the GPUs of a pod."""
     asked = pods.processes
     if asked and asked != slots:
@@ -350,8 +352,8 @@ def _carry_over_command(
     ledger: Ledger,
     container: KeyPath,
     variables: Mapping[str, Variable],
-    read: Callable[[KeyPath, Sequence[str]], Line],
-) -> tuple[KeyPath, Line]:
+    read: Callable[[KeyPath, Sequence[str]], LauncherLine],
+) -> tuple[KeyPath, LauncherLine]:
     """Carry over a container's command, with a check for an entry point that gets arguments."""
     if ledger.list_at(*container, "args") and not ledger.list_at(*container, "command"):
         ledger.add_check(

@@ -58,7 +58,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
 @dataclass
-class Line:
+class LauncherLine:
     """A launcher's line, parsed.
 
     `launcher` is the program, and `framework` is the framework that it starts, empty when unknown.
@@ -99,15 +99,17 @@ def _options(launcher: str) -> dict[str, dict[str, Any]]:
     return table
 
 
-def parse_or_keep(words: Sequence[str]) -> Line:
+def parse_or_keep(words: Sequence[str]) -> LauncherLine:
     """Parse a line of MPI or horovodrun; if it is not understood, return it with mode `custom`."""
     try:
         return parse_line(unwrap_shell(words), MPI_LAUNCHERS)
     except NotUnderstoodError as error:
-        return Line("custom", command=list(words), custom_reason=str(error))
+        return LauncherLine("custom", command=list(words), custom_reason=str(error))
 
 
-def parse_container(texts: Sequence[str], nodes: int, each: int, known: Mapping[str, str]) -> Line:
+def parse_container(
+    texts: Sequence[str], nodes: int, each: int, known: Mapping[str, str]
+) -> LauncherLine:
     """Parse the command of equal pods: a launcher's line, or one rank on each.
 
     `known` are the variables that a shell would know. Raises NotUnderstoodError.
@@ -121,12 +123,12 @@ def parse_container(texts: Sequence[str], nodes: int, each: int, known: Mapping[
             return parse_line(words, nodes=nodes, each=each)
     if nested := nested_launcher(texts):
         raise NotUnderstoodError(f"{nested[0]} starts ranks itself: write the line of torchrun")
-    return Line("direct", texts[0], "torch", list(texts))
+    return LauncherLine("direct", texts[0], "torch", list(texts))
 
 
 def parse_line(
     words: Sequence[str], launchers: Sequence[str] = LAUNCHERS, nodes: int = 1, each: int = 1
-) -> Line:
+) -> LauncherLine:
     """Parse the line of one of `launchers`; torchrun starts `each` ranks on each of `nodes`.
 
     Raises NotUnderstoodError.
@@ -136,7 +138,7 @@ def parse_line(
     if launcher not in launchers:
         raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
     mode = "direct" if launcher in (horovodrun.NAME, "torchrun") else "mpirun"
-    line = Line(mode, launcher, exports_all=launcher == horovodrun.NAME)
+    line = LauncherLine(mode, launcher, exports_all=launcher == horovodrun.NAME)
     if words[0] != launcher:
         reason = "the chart starts the program that the image's PATH finds first"
         line.parts.append((words[0], "", reason))
@@ -161,7 +163,7 @@ def parse_line(
     return line
 
 
-def _parse_option(words: Sequence[str], line: Line) -> int:
+def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
     """Add the first option of a line; return its number of words. Raises NotUnderstoodError."""
     options = _options(line.launcher)
     if line.launcher == "srun" and option_name(words[0]) not in options and _LONG.match(words[0]):
@@ -200,7 +202,7 @@ def _size_with(size: LineSize, option: Option, value: str) -> LineSize:
     return size
 
 
-def _add_option(option: Option, line: Line) -> None:
+def _add_option(option: Option, line: LauncherLine) -> None:
     """Add an option to a line. Raises NotUnderstoodError or HorovodrunError."""
     entry = option.entry
     text = option.name if "secret" in entry else str(option).replace(_DOLLAR, "$")
@@ -235,7 +237,7 @@ def _add_option(option: Option, line: Line) -> None:
         line.parts.append((text, "launch.options", "unchanged"))
 
 
-def _add_export(line: Line, option: str, variable: str, value: str | None) -> None:
+def _add_export(line: LauncherLine, option: str, variable: str, value: str | None) -> None:
     """Add a variable for the ranks. Raises NotUnderstoodError when it has another value."""
     others = {other for _, name, other in line.exports if name == variable}
     if not variable:
@@ -283,7 +285,7 @@ def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
     return size
 
 
-def _finish(line: Line, nodes: int, each: int) -> None:
+def _finish(line: LauncherLine, nodes: int, each: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
     size = line.size
     gloo = any(part[0] == "--gloo" for part in line.parts) or size.min_ranks or size.discovery

@@ -17,7 +17,7 @@ from hvdchart.migrate.carry_over import (
 )
 from hvdchart.migrate.fields import apply_table
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.lines import Line, parse_or_keep
+from hvdchart.migrate.lines import LauncherLine, parse_or_keep
 from hvdchart.migrate.pods import (
     carry_over_capabilities,
     carry_over_resources,
@@ -68,12 +68,12 @@ def migrate_chart(ledger: Ledger) -> None:
     ledger.close("the old chart")
 
 
-def _read_arguments(_: KeyPath, words: Sequence[str]) -> Line:
+def _read_arguments(_: KeyPath, words: Sequence[str]) -> LauncherLine:
     """Read the arguments, which the old chart joined with spaces and passed to bash."""
-    return parse_or_keep(["bash", "-c", " ".join(words)]) if words else Line()
+    return parse_or_keep(["bash", "-c", " ".join(words)]) if words else LauncherLine()
 
 
-def _carry_over_workers(ledger: Ledger, old: KeyPath, line: Line, gpus: int | None) -> None:
+def _carry_over_workers(ledger: Ledger, old: KeyPath, line: LauncherLine, gpus: int | None) -> None:
     """Carry over the number of workers: `-np` included the old master, which was also a host."""
     path = ("worker", "number")
     number = ledger.integer_at(*path)

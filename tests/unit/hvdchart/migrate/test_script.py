@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.lines import Line, parse_or_keep
+from hvdchart.migrate.lines import LauncherLine, parse_or_keep
 from hvdchart.migrate.migration_text import report_text
 from hvdchart.migrate.script import is_script
 from hvdchart.spec.paths import value_at
@@ -47,7 +47,7 @@ def missing_words(named: str, text: str) -> set[str]:
 def test_line_that_is_not_understood_stays_unchanged(words: list[str], named: str) -> None:
     """The reason names the kind of the problem and the option, the value or the text."""
     line = parse_or_keep(words)
-    assert line == Line("custom", command=words, custom_reason=line.custom_reason)
+    assert line == LauncherLine("custom", command=words, custom_reason=line.custom_reason)
     assert missing_words(named, line.custom_reason) == set()
 
 
