@@ -14,7 +14,7 @@ from typing import IO, Callable, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import failure
-from hvd_pods.master.failure import Evidence, Line
+from hvd_pods.master.failure import Evidence, OutputLine
 from hvd_pods.pod.streams import write
 from hvd_pods.pod.tracebacks import TracebackReader
 from hvd_pods.rules.events import Cause, Notice
@@ -52,8 +52,8 @@ class ErrorOutput:
         self._source = source
         self._target = target
         self._follow = follow
-        self._lines: deque[Line] = deque(maxlen=LAST_LINES)
-        self._tracebacks: deque[Line] = deque(maxlen=LAST_LINES)
+        self._lines: deque[OutputLine] = deque(maxlen=LAST_LINES)
+        self._tracebacks: deque[OutputLine] = deque(maxlen=LAST_LINES)
         # By rank; None is for all ranks whose lines have no tag.
         self._readers: dict[int | None, TracebackReader] = {}
         self._thread = spawn("read-launcher", self._pass_on)
@@ -102,11 +102,11 @@ class ErrorOutput:
     def _look_at(self, line: str) -> None:
         now = time.monotonic()
         rank, text = split_tag(line)
-        self._lines.append(Line(now, rank, text))
+        self._lines.append(OutputLine(now, rank, text))
         self._follow(text)
         if len(self._readers) > MOST_RANKS:
             # The script prints tags of ranks that do not exist.
             self._readers.clear()
         raised = self._readers.setdefault(rank, TracebackReader()).take(text)
         if raised:
-            self._tracebacks.append(Line(now, rank, one_line(raised, LONGEST_TEXT)))
+            self._tracebacks.append(OutputLine(now, rank, one_line(raised, LONGEST_TEXT)))

@@ -65,7 +65,7 @@ CONSEQUENCES = (
 USAGE = 2
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """A line of output, or an exception in it: when it was printed, its rank if that is known."""
 
     at: float
@@ -92,8 +92,8 @@ class Evidence:
     workers: Sequence[Worker]
     exit_code: int
     since: float
-    lines: Sequence[Line]
-    exceptions: Sequence[Line]
+    lines: Sequence[OutputLine]
+    exceptions: Sequence[OutputLine]
     exception_notices: Sequence[Notice]
     exit_notices: Sequence[Notice]
 
@@ -142,7 +142,7 @@ def find_cause(evidence: Evidence) -> Cause | None:
     return _find_broken_gpu(recent) or _describe_end(recent, rank, rank.number)
 
 
-def _read_reports(lines: Sequence[Line]) -> list[LauncherReport]:
+def _read_reports(lines: Sequence[OutputLine]) -> list[LauncherReport]:
     """Return the reports of failed ranks in the launcher's output."""
     found = [match for pattern in RANKS for line in lines if (match := pattern.search(line.text))]
     return [LauncherReport(int(m["rank"]), int(m.groupdict().get("signal") or 0)) for m in found]
@@ -253,7 +253,7 @@ def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
     return Cause(who, what, is_sure_to_repeat=failed.exit_code == USAGE)
 
 
-def find_last_words(lines: Sequence[Line], rank: int) -> str:
+def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     """Return a rank's last line, such as a message of `sys.exit` or argparse; empty if unknown."""
     # If lines have no tags, take the last line of any rank.
     own = rank if any(line.rank is not None for line in lines) else None
