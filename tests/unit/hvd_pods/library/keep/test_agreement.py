@@ -12,6 +12,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import agreement, kept_state, packed_state, ranks
+from hvd_pods.library.keep.packed_state import ShardPlace
 from hvd_pods.library.keep.shard_copies import FailureDomain
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
@@ -51,7 +52,7 @@ def test_ranks_agree_on_the_newest_step(
     steps_of_ranks: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
 ) -> None:
     keys = [[[keep.StepKey(0, step) for step in each] for each in pair] for pair in steps_of_ranks]
-    key, root = agreement.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
+    key, root = agreement.choose_step([steps for steps, _ in keys], [{*own} for _, own in keys])
     assert (key.step, root) == chosen
 
 
@@ -64,10 +65,10 @@ def report_with(
     newer: list[keep.StepKey], before: list[int], newest: list[int]
 ) -> agreement.RestoreReport:
     """What a rank reports that has these shards of three, of the step before and of the newest."""
-    sizes: dict[tuple[int, int], list[keep.StepKey]] = {}
+    sizes: dict[ShardPlace, list[keep.StepKey]] = {}
     for key, shards in ((NEWEST, newest), (BEFORE, before)):
         for shard in shards:
-            sizes.setdefault((3, shard), []).append(key)
+            sizes.setdefault(ShardPlace(3, shard), []).append(key)
     return agreement.RestoreReport(
         FailureDomain("node", "worker"),
         [BEFORE, NEWEST, *newer],
@@ -119,7 +120,7 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
                 {},
                 is_sharded=True,
                 process=keep.StepKey(-1, 0),
-                of_other_sizes={(3, rank): [theirs] for rank in range(3)},
+                of_other_sizes={ShardPlace(3, rank): [theirs] for rank in range(3)},
             )
         ]
     )
@@ -296,7 +297,9 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All ranks go on with the checkpoint before, which has none."""
-    found = agreement.FoundStates({}, {}, {}, "", of_other_sizes={(2, rank): {} for rank in (0, 1)})
+    found = agreement.FoundStates(
+        {}, {}, {}, "", of_other_sizes={ShardPlace(2, rank): {} for rank in (0, 1)}
+    )
 
     def put(rank: int, key: keep.StepKey, *, damage: int = 0) -> None:
         path = tmp_path / f"{rank}-{key.step}"
@@ -304,7 +307,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
         raw[-1] ^= damage
         path.write_bytes(raw)
         read = packed_state.read_file(path, is_checked=False)
-        found.of_other_sizes[2, rank][key] = found.shared[key] = read
+        found.of_other_sizes[ShardPlace(2, rank)][key] = found.shared[key] = read
 
     put(0, BEFORE)
     put(1, BEFORE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .log import log
-from .packed_state import PackedState, StepKey, pack, read
+from .packed_state import PackedState, ShardPlace, StepKey, pack, read
 from .ranks import Ranks
 from .shard_copies import FailureDomain
 
@@ -18,8 +18,7 @@ class RestoreReport(NamedTuple):
     own on its worker. has_own: whether its script has a state of its own. is_sharded: whether a
     restore needs the own state of each rank. process: the step of rank 0's process; None on other
     ranks. problem: what is wrong with the checkpoint. checkpoints: the steps of the two checkpoints
-    of a sharded state. of_other_sizes: the steps of shards of other numbers of ranks, by such a
-    number and a rank.
+    of a sharded state. of_other_sizes: the steps of shards of other numbers of ranks.
     """
 
     domain: FailureDomain
@@ -31,7 +30,7 @@ class RestoreReport(NamedTuple):
     process: StepKey | None = None
     problem: str = ""
     checkpoints: tuple[StepKey | None, ...] = ()
-    of_other_sizes: Mapping[tuple[int, int], list[StepKey]] = {}
+    of_other_sizes: Mapping[ShardPlace, list[StepKey]] = {}
 
 
 class FoundStates(NamedTuple):
@@ -39,8 +38,7 @@ class FoundStates(NamedTuple):
 
     shared: the shared states by their keys. own: its own states. own_of_others: by rank, the own
     states of others on its worker. problem: what is wrong with the checkpoint. checkpoints: the
-    steps of checkpoints of shards. of_other_sizes: the shards of other numbers of ranks, by such a
-    number and a rank.
+    steps of checkpoints of shards. of_other_sizes: the shards of other numbers of ranks.
     """
 
     shared: dict[StepKey, PackedState]
@@ -48,7 +46,14 @@ class FoundStates(NamedTuple):
     own_of_others: dict[int, dict[StepKey, PackedState]]
     problem: str
     checkpoints: tuple[StepKey | None, ...] = ()
-    of_other_sizes: Mapping[tuple[int, int], dict[StepKey, PackedState]] = {}
+    of_other_sizes: Mapping[ShardPlace, dict[StepKey, PackedState]] = {}
+
+
+class SizedStep(NamedTuple):
+    """A step that `size` ranks have made."""
+
+    key: StepKey
+    size: int
 
 
 class Transfer(NamedTuple):
@@ -103,7 +108,7 @@ def _drop_damaged(ranks: Ranks, agreed: Agreement, found: FoundStates) -> bool:
     for rank, holder in enumerate(agreed.shard_holders):
         if holder != ranks.rank:
             continue
-        packed_states = found.of_other_sizes[len(agreed.shard_holders), rank]
+        packed_states = found.of_other_sizes[ShardPlace(len(agreed.shard_holders), rank)]
         packed = packed_states[key]
         try:
             read(packed.place, packed.raw)
@@ -123,22 +128,22 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
     the next checkpoint replaces it.
     """
     steps = [[*report.steps] for report in reports]
-    begin = reports[0].process
-    if begin is not None:
+    process_key = reports[0].process
+    if process_key is not None:
         # If nobody has a newer one, all go on with what the processes have.
-        steps[0].append(begin)
+        steps[0].append(process_key)
     holders = _find_holders(reports)
     others = _find_others(reports)
-    known = {key for each in steps for key in each}
+    known = {key for keys in steps for key in keys}
     shard_holders: list[int] = []
     if any(report.is_sharded for report in reports):
-        key, shard_holders = _choose_sharded(steps, holders, others, begin)
+        key, shard_holders = _choose_sharded(steps, holders, others, process_key)
         root = _first_with(key, steps)
-        known.update(key for each in holders for key in each)
+        known.update(key for holder_of in holders for key in holder_of)
     else:
-        key, root = choose(steps, [{*each} for each in holders])
+        key, root = choose_step(steps, [{*holder_of} for holder_of in holders])
     wrong = next((report.problem for report in reports if report.problem), "")
-    if wrong and key == begin and key.series < 0:
+    if wrong and key == process_key and key.series < 0:
         raise ValueError(wrong)
     newest = max(known)
     return Agreement(
@@ -163,41 +168,44 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
 def _choose_sharded(
     steps: Sequence[Sequence[StepKey]],
     holders: Sequence[Mapping[StepKey, int]],
-    others: Mapping[tuple[StepKey, int], list[int]],
-    begin: StepKey | None,
+    others: Mapping[SizedStep, list[int]],
+    process_key: StepKey | None,
 ) -> tuple[StepKey, list[int]]:
     """Return the step of a sharded state to continue from, and `Agreement.shard_holders`.
 
     A newer step that another number of ranks has made counts if each of its shards can be read.
     """
-    same = _choose_whole(steps, holders, begin)
-    known = {key for each in steps for key in each}
+    same = _choose_whole(steps, holders, process_key)
+    known = {key for keys in steps for key in keys}
     key = same
     shard_holders: list[int] = []
-    for (there, _), each in others.items():
+    for step_of_others, holders_of_step in others.items():
+        other_key = step_of_others.key
         # The steps of other runs do not say which of these is newer.
-        is_other_run = there.series < 0 and same != begin
-        if there in known and there > key and min(each) >= 0 and not is_other_run:
-            key = there
-            shard_holders = each
+        is_other_run = other_key.series < 0 and same != process_key
+        is_whole = min(holders_of_step) >= 0
+        if other_key in known and other_key > key and is_whole and not is_other_run:
+            key = other_key
+            shard_holders = holders_of_step
     return key, shard_holders
 
 
 def _find_transfers(key: StepKey, holders: Sequence[Mapping[StepKey, int]]) -> list[Transfer]:
     """Return which rank sends which other rank its own state of a step."""
-    senders = [each.get(key, rank) for rank, each in enumerate(holders)]
+    senders = [holder_of.get(key, rank) for rank, holder_of in enumerate(holders)]
     return [Transfer(sender, rank) for rank, sender in enumerate(senders) if sender != rank]
 
 
 def _find_lost(
     newest: StepKey,
     holders: Sequence[Mapping[StepKey, int]],
-    others: Mapping[tuple[StepKey, int], list[int]],
+    others: Mapping[SizedStep, list[int]],
 ) -> list[int]:
     """Return the ranks whose shard of the newest step cannot be read."""
-    newest_holders = [each.get(newest, -1) for each in holders]
-    for (there, _), each in others.items():
-        newest_holders = each if there == newest else newest_holders
+    newest_holders = [holder_of.get(newest, -1) for holder_of in holders]
+    for step_of_others, holders_of_step in others.items():
+        if step_of_others.key == newest:
+            newest_holders = holders_of_step
     return [rank for rank, holder in enumerate(newest_holders) if holder < 0]
 
 
@@ -209,17 +217,18 @@ def _find_removed(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
     return sorted(rank for rank in numbers if rank >= len(reports))
 
 
-def _find_others(reports: Sequence[RestoreReport]) -> dict[tuple[StepKey, int], list[int]]:
+def _find_others(reports: Sequence[RestoreReport]) -> dict[SizedStep, list[int]]:
     """Return who can read each shard of a step that another number of ranks has made.
 
-    The keys are the step and that number of ranks. A holder is -1 if no rank can read the shard.
+    A holder is -1 if no rank can read the shard.
     """
-    found: dict[tuple[StepKey, int], list[int]] = {}
+    found: dict[SizedStep, list[int]] = {}
     for holder, report in enumerate(reports):
-        for (size, rank), keys in report.of_other_sizes.items():
+        for place, keys in report.of_other_sizes.items():
             for key in keys:
-                each = found.setdefault((key, size), [-1] * size)
-                each[rank] = holder if each[rank] < 0 else each[rank]
+                holders = found.setdefault(SizedStep(key, place.size), [-1] * place.size)
+                if holders[place.rank] < 0:
+                    holders[place.rank] = holder
     return found
 
 
@@ -237,7 +246,9 @@ def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
     return holders
 
 
-def choose(steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]) -> tuple[StepKey, int]:
+def choose_step(
+    steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]
+) -> tuple[StepKey, int]:
     """Return the step to continue from, and the first rank that has it.
 
     By rank, `steps` are those that it can read, `own` those for which it has its own state. The
@@ -258,15 +269,15 @@ def choose(steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]) -> t
 def _choose_whole(
     steps: Sequence[Sequence[StepKey]],
     shards: Sequence[Mapping[StepKey, int]],
-    begin: StepKey | None,
+    process_key: StepKey | None,
 ) -> StepKey:
     """Return the newest step with a readable shard of each rank.
 
     By rank, `steps` are those of which it can read the shared state, `shards` those of its shard.
-    Each process has its shard of the step `begin`. Raises ValueError if there is no step.
+    Each process has its shard of the step `process_key`. Raises ValueError if there is no step.
     """
-    known = {key for each in steps for key in each}
-    return max(key for key in known if key == begin or all(key in each for each in shards))
+    known = {key for keys in steps for key in keys}
+    return max(key for key in known if key == process_key or all(key in each for each in shards))
 
 
 def _first_with(key: StepKey, steps: Sequence[Sequence[StepKey]]) -> int:

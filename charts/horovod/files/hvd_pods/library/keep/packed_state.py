@@ -50,6 +50,13 @@ class StepKey(NamedTuple):
     launch: int = 0
 
 
+class ShardPlace(NamedTuple):
+    """Which shard of a state: that of `rank`, of `size` ranks."""
+
+    size: int
+    rank: int
+
+
 class KeptValues(NamedTuple):
     """The state of a rank at a step: the shared state, and its own state, which may be empty."""
 

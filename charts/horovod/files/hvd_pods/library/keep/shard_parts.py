@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .arrays import numpy_module
 from .jax_arrays import is_array, is_spread, make, named, pieces_of, rebuild
-from .packed_state import UNUSABLE, PackedState, StepKey, read
+from .packed_state import UNUSABLE, PackedState, ShardPlace, StepKey, read
 from .ranks import Ranks
 
 # Types whose ranks have different shards of the weights. Those that are kept:
@@ -200,7 +200,7 @@ def divide(
     ranks: Ranks,
     key: StepKey,
     holders: Sequence[int],
-    sizes: Mapping[tuple[int, int], Mapping[StepKey, PackedState]],
+    sizes: Mapping[ShardPlace, Mapping[StepKey, PackedState]],
     parts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return this rank's state of a step that another number of ranks has made, as it keeps states.
@@ -213,7 +213,7 @@ def divide(
     kept: dict[str, Any] = {"shards": dict.fromkeys(parts)}
     templates = {name: templates_of(part) for name, part in parts.items()}
     for rank, holder in enumerate(holders):
-        packed = sizes[len(holders), rank][key] if ranks.rank == holder else None
+        packed = sizes[ShardPlace(len(holders), rank)][key] if ranks.rank == holder else None
         described = (packed.place, len(packed.raw)) if packed is not None else ("", 0)
         place, size = ranks.gather(described)[holder]
         raw = ranks.broadcast(packed and packed.raw, size, holder)
@@ -370,22 +370,21 @@ def _form(tree: Any, *, is_whole: bool) -> Any:
     return tuple(tree.shape) if hasattr(tree, "shape") else None
 
 
-def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> tuple[int, int]:
-    """Return the number of ranks and the rank of a shard that can be divided.
+def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> ShardPlace | None:
+    """Return the place of a shard that can be divided; None for any other packed state.
 
-    Return zeros for any other packed state. `forms` are those of the parts of this script, by their
-    names.
+    `forms` are those of the parts of this script, by their names.
     """
     try:
         kept = packed.value
-        there = kept["forms"]
+        kept_forms = kept["forms"]
         _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
-        is_alike = all(form[0] and form[0] == there[name][0] for name, form in forms.items())
-        place = int(kept["size"]), int(kept["rank"])
+        is_alike = all(form[0] and form[0] == kept_forms[name][0] for name, form in forms.items())
+        place = ShardPlace(int(kept["size"]), int(kept["rank"]))
     except UNUSABLE:
-        return 0, 0
-    is_alike = is_alike and there.keys() == forms.keys() and 0 <= place[1] < place[0] < MOST_RANKS
-    return place if is_alike else (0, 0)
+        return None
+    is_valid = 0 <= place.rank < place.size < MOST_RANKS
+    return place if is_valid and is_alike and kept_forms.keys() == forms.keys() else None
 
 
 def find_shard_difference(
@@ -397,13 +396,13 @@ def find_shard_difference(
     """
     try:
         kept = packed.value
-        there = kept["forms"]
+        kept_forms = kept["forms"]
         if (kept["rank"], kept["size"]) != (rank, size):
             what = f"the shard of rank {kept['rank']} of {kept['size']}"
             return f"{packed.place} has {what}, but this is rank {rank} of {size}"
-        if there.keys() != forms.keys():
-            return f"{packed.place} has the sharded parts {[*there]}, this script {[*forms]}"
-        others = [name for name, form in forms.items() if form != there[name]]
+        if kept_forms.keys() != forms.keys():
+            return f"{packed.place} has the sharded parts {[*kept_forms]}, this script {[*forms]}"
+        others = [name for name, form in forms.items() if form != kept_forms[name]]
         _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
     except UNUSABLE as problem:
         return f"{packed.place} has no shard of this module: {problem!r}"

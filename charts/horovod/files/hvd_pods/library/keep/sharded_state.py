@@ -10,7 +10,7 @@ from .checkpoint import Checkpoint, ShardCheckpoints
 from .double_buffer import DoubleBuffer
 from .log import log
 from .packed_content import PackedContent
-from .packed_state import KeptValues, PackedState, StepKey, pack
+from .packed_state import KeptValues, PackedState, ShardPlace, StepKey, pack
 from .ranks import Ranks
 from .shard_copies import CommitOutcome, Copies
 from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
@@ -181,7 +181,7 @@ class ShardedState:
             return []
 
         def find_difference(packed: PackedState) -> str:
-            return "" if find_division(packed, forms)[0] else "other parts"
+            return "" if find_division(packed, forms) else "other parts"
 
         read = [
             Checkpoint(path, self._minutes).read(self._run, find_difference, is_checked=False)[0]
@@ -267,16 +267,16 @@ def _split_by_size(
     elsewhere: Sequence[PackedState],
     size: int,
     forms: Mapping[str, Sequence[str]],
-) -> tuple[dict[StepKey, PackedState], dict[tuple[int, int], dict[StepKey, PackedState]]]:
+) -> tuple[dict[StepKey, PackedState], dict[ShardPlace, dict[StepKey, PackedState]]]:
     """Return the packed states of `own` that `size` ranks have made, and all shards of other sizes.
 
-    The latter are in `own` or `elsewhere`. They are by their number of ranks and their rank.
+    The latter are in `own` or `elsewhere`. They are by their places.
     """
     same = {}
-    sizes: dict[tuple[int, int], dict[StepKey, PackedState]] = {}
+    sizes: dict[ShardPlace, dict[StepKey, PackedState]] = {}
     for packed in [*own.values(), *elsewhere]:
         place = find_division(packed, forms)
-        if place[0] not in (0, size):
+        if place is not None and place.size != size:
             sizes.setdefault(place, {}).setdefault(packed.key, packed)
         elif packed is own.get(packed.key):
             same[packed.key] = packed
