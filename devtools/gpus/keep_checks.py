@@ -25,16 +25,7 @@ import horovod.torch as hvd
 import keep
 import torch
 
-from devtools.gpus.training import (
-    compare,
-    cost,
-    images,
-    milliseconds,
-    resnet,
-    start,
-    step,
-    tell,
-)
+from devtools.gpus.training import compare, cost, images, milliseconds, resnet, start, step, tell
 
 OPTIMIZERS = {
     "SGD with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),

@@ -8,9 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import (
-    suppress,
-)
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from secrets import token_hex
@@ -20,24 +18,12 @@ from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvd_pods.shared.untrusted import printable
 from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.call_release import CallRelease
-from hvdchart.calls.connection import (
-    Connection,
-    ConnectionLostError,
-    Packed,
-    RanksError,
-    pack,
-)
+from hvdchart.calls.connection import Connection, ConnectionLostError, Packed, RanksError, pack
 from hvdchart.calls.own_spec import plan_calls, read_with_programs
 from hvdchart.calls.settings import Settings, Takes, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
-from hvdchart.errors import (
-    ClusterError,
-    HelmError,
-    HvdchartError,
-    RunFailedError,
-    SpecError,
-)
+from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
 from hvdchart.interrupts import exit_on_signals
 from hvdchart.project.beside_script import read_text, without_own
 from hvdchart.project.default_images import misspelt

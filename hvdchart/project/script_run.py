@@ -25,12 +25,7 @@ from hvdchart.quantity import pluralize
 from hvdchart.spec.fields import RELEASE_NAME, nearest
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.paths import value_at
-from hvdchart.spec.run_options import (
-    RUN,
-    ScriptRun,
-    name_options,
-    rephrase_for_run,
-)
+from hvdchart.spec.run_options import RUN, ScriptRun, name_options, rephrase_for_run
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain
 from hvdchart.text import join_names

@@ -17,14 +17,7 @@ from typing import Any, TypeAlias
 from hvd_pods.shared.run import Run
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.change.losses import find_loss
-from hvdchart.run.helm import (
-    Helm,
-    foreign_chart,
-    last_revision,
-    release_values,
-    undeploy,
-    upgrade,
-)
+from hvdchart.run.helm import Helm, foreign_chart, last_revision, release_values, undeploy, upgrade
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import find_leftovers, newest_run, present_run, read_release

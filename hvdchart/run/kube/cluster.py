@@ -12,11 +12,7 @@ from http import HTTPStatus
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import Api, Lines, RefusedError, unless_refused
-from hvdchart.run.state.release import (
-    Object,
-    lacks_image,
-    selector,
-)
+from hvdchart.run.state.release import Object, lacks_image, selector
 
 # The API group of each kind of object that the chart creates. If two groups have a kind of the same
 # name, the group follows the name after a dot.

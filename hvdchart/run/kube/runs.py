@@ -13,13 +13,7 @@ from hvd_pods.shared.contract import INSTANCE_LABEL
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import CHARTS_KINDS, Cluster
-from hvdchart.run.state.release import (
-    CHART_SELECTOR,
-    Object,
-    Release,
-    event_order,
-    selector,
-)
+from hvdchart.run.state.release import CHART_SELECTOR, Object, Release, event_order, selector
 from hvdchart.run.state.view import RunView
 from hvdchart.text import join_names
 
