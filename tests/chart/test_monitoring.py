@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.master import serve_metrics as master
-from hvd_pods.pod.metrics import (
-    LONGEST_NAME,
-    LONGEST_VALUE,
-    MOST_LABELS,
-    MOST_SERIES,
-    PROGRESS,
-)
+from hvd_pods.pod.metrics import LONGEST_NAME, LONGEST_VALUE, MOST_LABELS, MOST_SERIES, PROGRESS
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import NvmlReader
 from tests.chart.cases import OUTPUT

@@ -6,15 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.storm import (
-    BETWEEN,
-    FAULTS,
-    begin,
-    cut_network,
-    finish,
-    stop_rank,
-    survive,
-)
+from tests.faults.storm import BETWEEN, FAULTS, begin, cut_network, finish, stop_rank, survive
 from tests.faults.training import Training
 
 # More than the training makes until all faults are over.

@@ -22,12 +22,7 @@ from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionErro
 from hvd_pods.shared.errors import ConfigurationError
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
-from tests.support.release_keys import (
-    MASTER_NAME,
-    WORKER_NAME,
-    ReleaseKeys,
-    keys_of_another_time,
-)
+from tests.support.release_keys import MASTER_NAME, WORKER_NAME, ReleaseKeys, keys_of_another_time
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.programs import Program, make
 

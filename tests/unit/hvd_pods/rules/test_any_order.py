@@ -25,15 +25,7 @@ from hvd_pods.rules.events import Event, LauncherEnded, RecordChanged, Started, 
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
-from tests.support.world import (
-    BEING_DELETED,
-    JOB,
-    OTHER,
-    SUSPENDED,
-    World,
-    leased,
-    one_group,
-)
+from tests.support.world import BEING_DELETED, JOB, OTHER, SUSPENDED, World, leased, one_group
 from tests.unit.hvd_pods.rules.random_events import happen
 
 RUNS: dict[str, Run] = {

@@ -33,20 +33,9 @@ from hvdchart.spec.run_options import SCRIPT_OPTIONS
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.master import Master
-from tests.unit.hvdchart.calls.pod import (
-    assert_ended,
-    give_back,
-    own_rank,
-    write_pid_and_wait,
-)
+from tests.unit.hvdchart.calls.pod import assert_ended, give_back, own_rank, write_pid_and_wait
 from tests.unit.hvdchart.nodes import node
-from tests.unit.hvdchart.objects import (
-    FAILED,
-    JOB,
-    RUNNING,
-    pod,
-    terminated,
-)
+from tests.unit.hvdchart.objects import FAILED, JOB, RUNNING, pod, terminated
 from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, upgrades
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

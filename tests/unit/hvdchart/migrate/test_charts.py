@@ -8,12 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.support.migrations import (
-    PATHS,
-    migrate_old,
-    migrate_path,
-    migrate_text,
-)
+from tests.support.migrations import PATHS, migrate_old, migrate_path, migrate_text
 
 OLD = "ssh: {useSecrets: true}\n"
 JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
