@@ -25,10 +25,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.state import Activity, AttemptWorkers, RunState
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.worker_names import (
-    describe_spares,
-    read_workers,
-)
+from hvd_pods.rules.worker_names import describe_spares, read_workers
 from hvd_pods.shared.errors import WorkersTimeoutError
 from hvd_pods.shared.pod_problems import Diagnosis
 from hvd_pods.shared.record import RecordKey

@@ -15,14 +15,7 @@ from hvd_pods.rules import launch_abort
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import Notice, RankMissing, StacksShown
-from hvd_pods.rules.stall_state import (
-    COLLECT,
-    FORGET_AFTER,
-    MOST_RANKS,
-    NO_RANK,
-    Stall,
-    describe,
-)
+from hvd_pods.rules.stall_state import COLLECT, FORGET_AFTER, MOST_RANKS, NO_RANK, Stall, describe
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker

@@ -26,14 +26,7 @@ from .packed_state import (
     find_launch,
     pack,
 )
-from .parts import (
-    build_optimizer,
-    check,
-    find_difference,
-    is_callback,
-    read_part,
-    write_part,
-)
+from .parts import build_optimizer, check, find_difference, is_callback, read_part, write_part
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
 from .shard_copies import find_failure_domain
 from .shard_parts import divide, find_sharded, leaves, write_shard
