@@ -6,8 +6,6 @@ Each planned number carries a `Reason`; docs/planning.md has the rules and their
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hvd_pods.shared.threads import YIELD
@@ -56,53 +54,10 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
         launching=launching,
         shm=largest.shm,
         shm_reason=largest.reasons["shm"],
-        warnings=(
-            *_broken(framework),
-            *_alone(framework, sum(group.ranks for group in groups)),
-            *_rendezvous(framework, groups),
-            *_saved(framework),
-            *warnings(spec, groups, launching),
-        ),
+        warnings=tuple(warnings(spec, groups, launching, framework)),
         framework=framework,
         tree=tree,
     )
-
-
-def _broken(framework: Framework) -> Iterator[str]:
-    """Warn of each file of the program that is no Python."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    for problem in framework.broken.values():
-        yield f"{problem}; ranks end there, unless the image's Python is newer than {version}"
-
-
-def _alone(framework: Framework, ranks: int) -> Iterator[str]:
-    """Warn of several ranks that train separate copies of the same model."""
-    if framework.alone and ranks > 1:
-        yield f"{framework.alone}: each of {ranks} ranks trains alone; {framework.remedy}"
-
-
-def _saved(framework: Framework) -> Iterator[str]:
-    """Warn of files that are deleted with their pods."""
-    if framework.saves_in_pod:
-        yield (
-            f"{framework.saves_in_pod} in a folder of the pod, which ends with it: save below the "
-            "folder in OUTPUT_PATH, which is the volume output"
-        )
-
-
-def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
-    """Warn of ranks that cannot connect to each other, according to the code that connects them."""
-    workers = sum(group.group.count for group in groups)
-    if framework.meets_locally and workers > 1:
-        yield (
-            f"{framework.meets_locally}, so that each of {workers} workers trains alone, or waits "
-            "for the others: leave the address, and the start of ranks, to hvdchart"
-        )
-    if framework.nccl and not all(group.group.gpus for group in groups):
-        yield (
-            f"{framework.nccl}, which needs a GPU for each rank, and workers have none: give "
-            "`nodes[].gpus`, or choose gloo"
-        )
 
 
 def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:

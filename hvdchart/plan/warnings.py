@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hvdchart.plan import rules
 from hvdchart.plan.binding import LaunchPlan
+from hvdchart.plan.framework import Framework
 from hvdchart.plan.model import GroupPlan
 from hvdchart.quantity import cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
@@ -13,8 +15,14 @@ from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 
 
-def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
+def warnings(
+    spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan, framework: Framework
+) -> Iterator[str]:
     """Yield the warnings of a plan, one line each: the problem and the remedy."""
+    yield from _broken(framework)
+    yield from _alone(framework, sum(group.ranks for group in groups))
+    yield from _rendezvous(framework, groups)
+    yield from _saved(framework)
     # The chart has one size for all groups.
     shm = max(group.shm for group in groups)
     for group in groups:
@@ -26,6 +34,43 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
     yield from _spot(groups)
     yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
     yield from _overrides(spec)
+
+
+def _broken(framework: Framework) -> Iterator[str]:
+    """Warn of each file of the program that is no Python."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for problem in framework.broken.values():
+        yield f"{problem}; ranks end there, unless the image's Python is newer than {version}"
+
+
+def _alone(framework: Framework, ranks: int) -> Iterator[str]:
+    """Warn of several ranks that train separate copies of the same model."""
+    if framework.alone and ranks > 1:
+        yield f"{framework.alone}: each of {ranks} ranks trains alone; {framework.remedy}"
+
+
+def _saved(framework: Framework) -> Iterator[str]:
+    """Warn of files that are deleted with their pods."""
+    if framework.saves_in_pod:
+        yield (
+            f"{framework.saves_in_pod} in a folder of the pod, which ends with it: save below the "
+            "folder in OUTPUT_PATH, which is the volume output"
+        )
+
+
+def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
+    """Warn of ranks that cannot connect to each other, according to the code that connects them."""
+    workers = sum(group.group.count for group in groups)
+    if framework.meets_locally and workers > 1:
+        yield (
+            f"{framework.meets_locally}, so that each of {workers} workers trains alone, or waits "
+            "for the others: leave the address, and the start of ranks, to hvdchart"
+        )
+    if framework.nccl and not all(group.group.gpus for group in groups):
+        yield (
+            f"{framework.nccl}, which needs a GPU for each rank, and workers have none: give "
+            "`nodes[].gpus`, or choose gloo"
+        )
 
 
 def _binding(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
