@@ -1,11 +1,13 @@
 """The command `bench`."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hvdchart.cli import options, planning
+from hvdchart.cli.option_groups import takes_groups
 from hvdchart.cli.terminal import console, print_document, say, show, write_output
 
 if TYPE_CHECKING:
@@ -33,18 +35,34 @@ Command = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class MeasureOptions:
+    """The options that say what is measured."""
+
+    workers: Workers = ""
+    turns: Turns = 3
+    model: options.Model = "resnet50"
+    batch_size: BatchSize = 32
+    arguments: Arguments = "--warmup 5 --rounds 5 --steps 5"
+    command: Command = ""
+
+    def command_words(self) -> list[str]:
+        """Return the command to measure. Raises typer.BadParameter for an open quote."""
+        words = options.split_words("command", self.command)
+        if words:
+            return words
+        benchmark = ["python", "benchmark.py", "--model", self.model]
+        benchmark += ["--batch-size", str(self.batch_size)]
+        return benchmark + options.split_words("arguments", self.arguments)
+
+
+@takes_groups
 def bench(
     specs: options.Specs = None,
     settings: options.Settings = None,
-    namespace: options.Namespace = None,
-    context: options.Context = None,
-    helm_program: options.HelmProgram = "helm",
-    workers: Workers = "",
-    turns: Turns = 3,
-    model: options.Model = "resnet50",
-    batch_size: BatchSize = 32,
-    arguments: Arguments = "--warmup 5 --rounds 5 --steps 5",
-    command: Command = "",
+    *,
+    helm_options: options.HelmOptions,
+    measured: MeasureOptions,
     written: options.Output = None,
     output: options.Format = "text",
 ) -> None:
@@ -65,17 +83,15 @@ def bench(
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
 
     planning.refuse_script(specs)
-    chosen = options.parse_numbers("workers", workers)
-    words = options.split_words("command", command)
-    if not words:
-        words = ["python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)]
-        words += options.split_words("arguments", arguments)
+    chosen = options.parse_numbers("workers", measured.workers)
+    words = measured.command_words()
+    turns = measured.turns
     _, plan = planning.plan_specs(specs, settings)
     planning.print_warnings(plan)
     tried = sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)
     made = bench_plan(plan, trials, words)
-    cluster, helm = options.connect_with_helm(context, namespace, helm_program)
+    cluster, helm = helm_options.connect()
     where = f"{made.spec.name} --namespace {cluster.namespace}"
     say(
         f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}; its output "

@@ -234,18 +234,24 @@ def connect_with_helm(
 
 
 @dataclass(frozen=True)
-class InstallOptions:
-    """The options of each command that installs a run."""
+class HelmOptions:
+    """The options of each command that needs the cluster and Helm."""
 
     namespace: Namespace = None
     context: Context = None
     helm_program: HelmProgram = "helm"
-    create_namespace: CreateNamespace = False
-    force: Force = False
 
     def connect(self) -> tuple[Cluster, Helm]:
         """Connect as `connect_with_helm` does."""
         return connect_with_helm(self.context, self.namespace, self.helm_program)
+
+
+@dataclass(frozen=True)
+class InstallOptions(HelmOptions):
+    """The options of each command that installs a run."""
+
+    create_namespace: CreateNamespace = False
+    force: Force = False
 
 
 @dataclass(frozen=True)

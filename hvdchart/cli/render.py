@@ -1,5 +1,6 @@
 """The command `render`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,28 @@ from hvdchart.cli.option_groups import takes_groups
 from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
 from hvdchart.spec.run_options import ScriptRun
+
+
+@dataclass(frozen=True)
+class ManifestOptions:
+    """The options to render manifests instead of values."""
+
+    manifests: Annotated[
+        bool, typer.Option("--manifests", help="Print the manifests that Helm would apply.")
+    ] = False
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            callback=options.check_namespace,
+            metavar="NAMESPACE",
+            help="Namespace for --manifests.",
+        ),
+    ] = "default"
+    helm_program: Annotated[
+        str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
+    ] = "helm"
 
 
 @takes_groups
@@ -26,22 +49,7 @@ def render(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the reason for each number to standard error.")
     ] = False,
-    manifests: Annotated[
-        bool, typer.Option("--manifests", help="Print the manifests that Helm would apply.")
-    ] = False,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "-n",
-            callback=options.check_namespace,
-            metavar="NAMESPACE",
-            help="Namespace for --manifests.",
-        ),
-    ] = "default",
-    helm_program: Annotated[
-        str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
-    ] = "helm",
+    manifest_options: ManifestOptions,
 ) -> None:
     """Render the chart's values for a spec.
 
@@ -72,10 +80,10 @@ def render(
     if not check:
         options.keep_inputs([output], paths)
     planning.print_warnings(plan)
-    if manifests:
+    if manifest_options.manifests:
         from hvdchart.run.helm import render_manifests
 
-        text = render_manifests(plan, namespace, helm_program)
+        text = render_manifests(plan, manifest_options.namespace, manifest_options.helm_program)
     else:
         text = render_values(plan, " ".join(path.name for path in paths))
     if explain:
