@@ -102,7 +102,7 @@ def warm_process(
             stderr=log,
         )
     try:
-        wait_until(lambda: "[hvd] " in worker.log or process.poll() is not None, 60, "it imports")
+        wait_until(lambda: "[hvd" in worker.log or process.poll() is not None, 60, "it imports")
         if process.poll() is not None:
             raise AssertionError(worker.log)
         yield process

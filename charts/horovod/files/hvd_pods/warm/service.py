@@ -26,6 +26,7 @@ from hvd_pods.pod.processes import (
     ended_children,
     set_process_option,
 )
+from hvd_pods.pod.reporting import log
 from hvd_pods.rank import exception_notice, rank_registry, step_count, warm_client
 from hvd_pods.warm import rank_fork
 from hvd_pods.warm.warm_state import WarmState
@@ -45,11 +46,6 @@ TO_THE_GROUP = {
     signal.SIGTSTP,
 }
 Rank = Tuple[Dict[str, Any], List[int]]
-
-
-def log(message: str) -> None:
-    """Write a line to the worker's log."""
-    print(f"[hvd] {message}", flush=True)
 
 
 def main(main_namespace: dict[str, Any]) -> None:

@@ -1,4 +1,8 @@
-"""The log of a rank."""
+"""The log of a rank.
+
+Scripts import this package by the path of the library, from which they find no other module of the
+programs: the log of the pods (pod/reporting.py) cannot be imported here.
+"""
 
 from __future__ import annotations
 
