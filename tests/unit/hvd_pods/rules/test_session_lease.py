@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster.objects import format_time
 from hvd_pods.rules.decision import END
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -28,6 +27,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, found_job
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import LEASE_KEPT
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import BEING_DELETED, JOB, OTHER, WALL, World, leased, one_group

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster.objects import format_time
 from hvd_pods.pod.notices import DEBUGGED, ENDED, FINISHED, IDLE, STOPPED
 from hvd_pods.rules.effects import EndLauncher, ShowStacks, StartLauncher, WriteRecord
 from hvd_pods.rules.events import RankMissing, StacksShown, Timer
 from hvd_pods.rules.launch_abort import END_WITHIN
 from hvd_pods.rules.stalls import NAME_AFTER
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import WALL, World
 from tests.unit.hvd_pods.rules.trainings import (

@@ -10,10 +10,10 @@ from functools import partial
 from http import HTTPStatus
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.objects import Object, format_precise_time, format_time
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared import contract
+from hvd_pods.shared.objects import Object, format_precise_time, format_time
 from hvd_pods.shared.untrusted import printable
 
 # The API server accepts no longer message.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Protocol
 from urllib.parse import urlencode
 
-from hvd_pods.cluster.objects import Object
 from hvd_pods.pod.reporting import log
+from hvd_pods.shared.objects import Object
 from hvd_pods.shared.untrusted import one_line
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

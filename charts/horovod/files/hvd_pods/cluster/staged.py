@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.objects import format_time
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared import contract
+from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.run import Pod, Run, Worker
 
 LABELS = {contract.NODE_LIST_LABEL: "staged"}

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.objects import START_RETRY_SECONDS, Object
 from hvd_pods.pod.reporting import log
+from hvd_pods.shared.objects import START_RETRY_SECONDS, Object
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import one_line
 

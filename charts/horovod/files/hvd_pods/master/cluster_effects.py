@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.objects import shorten
 from hvd_pods.cluster.statefulsets import (
     creation_failure,
     fit_to_run,
@@ -22,6 +21,7 @@ from hvd_pods.pod.reporting import log
 from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
 from hvd_pods.rules.events import Event, PodsListed, WorkersScaled
 from hvd_pods.rules.state import Assignment
+from hvd_pods.shared.objects import shorten
 
 # The number of pods that are deleted concurrently.
 DELETE_THREADS = 8

@@ -8,7 +8,6 @@ import sys
 from typing import Mapping, NamedTuple
 
 from hvd_pods.cluster.kube import Api
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.cluster.statefulsets import find_evictions
 from hvd_pods.master import launcher_memory, remote, work_queues
 from hvd_pods.master.effect_registry import carries_out
@@ -45,6 +44,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
 
 
 class LauncherSetup(NamedTuple):

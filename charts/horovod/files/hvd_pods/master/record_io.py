@@ -10,12 +10,6 @@ from http import HTTPStatus
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.objects import (
-    AGAIN_RETRY_SECONDS,
-    START_RETRY_SECONDS,
-    format_precise_time,
-    shorten,
-)
 from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.pod.reporting import log
@@ -34,6 +28,12 @@ from hvd_pods.rules.job_evidence import JobEvidence
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found_job
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
+from hvd_pods.shared.objects import (
+    AGAIN_RETRY_SECONDS,
+    START_RETRY_SECONDS,
+    format_precise_time,
+    shorten,
+)
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import printable

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Tuple, TypeVar
 
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.rules import (
     attempt_workers,
     handover,
@@ -86,6 +85,7 @@ from hvd_pods.shared.errors import (
     ResizedError,
     RunError,
 )
+from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.shared.record import RUNNING
 from hvd_pods.shared.run_events import RunEvent
 

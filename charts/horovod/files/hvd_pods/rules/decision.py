@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvd_pods.cluster.objects import format_time
 from hvd_pods.rules.effects import CreateJobEvent, Effect, Log, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import Event, Moment, RecordReleased
 from hvd_pods.rules.state import (
@@ -21,6 +20,7 @@ from hvd_pods.rules.state import (
     SessionLease,
 )
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run_events import RunEvent
 

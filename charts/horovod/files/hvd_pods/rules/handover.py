@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvd_pods.cluster.objects import Object
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import Exit, ListPods
 from hvd_pods.rules.events import PodsListed
@@ -12,6 +11,7 @@ from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.errors import InterruptedRunError
+from hvd_pods.shared.objects import Object
 
 # The result of a check for workers of the next admission: a pod that is not about to end, or no
 # pod.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from hvd_pods.cluster.objects import Object, shorten
 from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobReading, found_job
+from hvd_pods.shared.objects import Object, shorten
 
 
 @dataclass(frozen=True)

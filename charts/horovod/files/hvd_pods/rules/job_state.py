@@ -6,10 +6,10 @@ import enum
 import sys
 from typing import Any, Mapping, NamedTuple
 
-from hvd_pods.cluster.objects import Object, parse_time
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.errors import InterruptedRunError, RunError
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.objects import Object, parse_time
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadJob, ScaleDown
 from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import InterruptedRunError, SupersededError
+from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.shared.record import LEASE_KEPT
 
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.agent.banner import STALE
-from hvd_pods.cluster.objects import Object, parse_time
 from hvd_pods.rules import worker_selection
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import DeletePods
 from hvd_pods.rules.state import Activity, RunState
 from hvd_pods.rules.worker_names import format_workers
 from hvd_pods.shared.contract import REVISION_LABEL
+from hvd_pods.shared.objects import Object, parse_time
 from hvd_pods.shared.run import Worker
 
 # Seconds before a pod is force-deleted that should have ended, but whose node does not report it.

@@ -17,7 +17,6 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Mapping
 
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.decision import END, Decision
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
@@ -35,6 +34,7 @@ from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
 from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.shared.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent

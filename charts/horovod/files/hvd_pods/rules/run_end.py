@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping
 
-from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.rules import kept_workers
 from hvd_pods.rules.decision import END, Decision
 from hvd_pods.rules.effects import ReadJob, ReportFailure, ScaleDown, StoreResults
@@ -13,6 +12,7 @@ from hvd_pods.rules.events import ResultsStored
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.contract import CLEANUP
 from hvd_pods.shared.errors import ConfigurationError, InterruptedRunError, RunError
+from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.shared.record import FAILED, FINISHED, RUNNING, STORED, RecordKey
 from hvd_pods.shared.run_events import RunEvent
 

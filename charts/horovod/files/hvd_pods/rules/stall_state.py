@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Mapping, NamedTuple, Sequence
 
-from hvd_pods.cluster.objects import format_time
 from hvd_pods.rules.events import Moment
+from hvd_pods.shared.objects import format_time
 
 # Seconds in which the lines of a message arrive.
 COLLECT = 0.5

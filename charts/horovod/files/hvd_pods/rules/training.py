@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping
 
-from hvd_pods.cluster.objects import format_time
 from hvd_pods.rules import launch_abort, missing_workers, rank_notices, stalls
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
@@ -47,6 +46,7 @@ from hvd_pods.shared.errors import (
     WorkerTerminatedError,
 )
 from hvd_pods.shared.launcher_options import LAUNCH
+from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.pod_problems import exceeds_own_limit
 from hvd_pods.shared.record import RUNNING
 from hvd_pods.shared.run import Run
