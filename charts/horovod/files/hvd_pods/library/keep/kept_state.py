@@ -50,7 +50,8 @@ class State:
     nothing is kept in memory.
 
     Raises ValueError for a name that another State of the script has or that cannot be the name of
-    a file, and for a part that has no variables yet, or whose shards cannot be kept.
+    a file, for a part with the name of a method or an attribute of the State, and for a part that
+    has no variables yet, or whose shards cannot be kept.
     """
 
     def __init__(
@@ -70,6 +71,12 @@ class State:
                 f"keep: this script has a State {name!r} already: give each one a name of its own, "
                 "as in State(name='critic', ...)"
             )
+        for each in parts:
+            if each.startswith("_") or each in ("step", "is_restored") or hasattr(State, each):
+                raise ValueError(
+                    f"keep: {each!r} cannot be the name of a part: the State has a method or an "
+                    "attribute of this name"
+                )
         self.name = name
         self.step = 0
         self.own = own
