@@ -130,6 +130,26 @@ def test_the_library_shows_what_the_master_calls_a_problem(
     assert (run_problems.problem_of(pod, []) is not None) == is_problem
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "limit"),
+    [
+        ("container", "master", "`master.resources.limits.memory`"),
+        ("initContainer", "results", "`master.resources.limits.memory`"),
+        ("container", "worker", "`worker.resources.limits.memory`"),
+        ("initContainer", "staging", "`worker.resources.limits.memory`"),
+        ("container", "tensorboard", "`tensorboard.resources.limits.memory`"),
+        ("container", "mine", "container mine"),
+    ],
+)
+def test_container_out_of_memory_is_told_its_own_limit(kind: str, name: str, limit: str) -> None:
+    container = {"name": name, "resources": {"limits": {"memory": "7Gi"}}}
+    status = {"name": name, "state": {"terminated": KILLED}}
+    pod = {"spec": {f"{kind}s": [container]}, "status": {f"{kind}Statuses": [status]}}
+    diagnosis = pod_problems.diagnose(pod)
+    assert limit in diagnosis.remedy
+    assert "7Gi" in diagnosis.reason
+
+
 def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     """As Kueue holds pods: kubernetes.io, "Pod Scheduling Readiness"."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}

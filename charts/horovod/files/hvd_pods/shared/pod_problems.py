@@ -34,6 +34,14 @@ SCHEDULER = "default-scheduler"
 _short = partial(one_line, longest=300)
 # Seconds to wait for a worker with a wrong configuration: a person may correct a Secret meanwhile.
 BAD_CONFIGURATION_WAIT_SECONDS = 60.0
+# The value with the resources of each container of the chart. Users' containers have their own.
+RESOURCES = {
+    "master": "master.resources",
+    "results": "master.resources",
+    "worker": "worker.resources",
+    "staging": "worker.resources",
+    "tensorboard": "tensorboard.resources",
+}
 
 
 class Diagnosis(NamedTuple):
@@ -167,7 +175,8 @@ def diagnose_refusal(message: str) -> Diagnosis:
 def _memory_limits(pod: Object) -> dict[str, str]:
     """Return the memory limit of each container that has one."""
     limits = {}
-    for container in pod.get("spec", {}).get("containers") or []:
+    spec = pod.get("spec", {})
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
         if limit:
             limits[str(container.get("name"))] = str(limit)
@@ -185,9 +194,11 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
     waiting = state.get("waiting") or {}
     reason = str(waiting.get("reason", ""))
     if ended.get("reason") == "OOMKilled":
-        component = "master" if container.get("name") == "master" else "worker"
         used = f": it used all of its {memory}" if memory else ""
-        remedy = f"raise `{component}.resources.limits.memory`"
+        name = str(container.get("name"))
+        key = RESOURCES.get(name)
+        limit = f"`{key}.limits.memory`" if key else f"the memory limit of the container {name}"
+        remedy = f"raise {limit}"
         # A container that was restarted works.
         is_problem = "running" not in state
         return Diagnosis(
