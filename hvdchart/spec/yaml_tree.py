@@ -1,4 +1,4 @@
-"""Parse YAML into a tree of nodes with their places; this module reads all YAML of users.
+"""Parse YAML into a tree of nodes with their places; all YAML of users but kubeconfigs.
 
 This is YAML 1.2 with the core types only (text, integer, float, boolean, null, list, map), so `no`,
 `on` and dates are text. Anchors, aliases and merge keys are resolved; cycles, duplicate keys, other

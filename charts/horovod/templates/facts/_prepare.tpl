@@ -11,9 +11,10 @@ the first call does the work and keeps the facts in .facts, which the templates 
 step lists the facts that it adds, as NAME, NAME.KEY, or groups[].KEY for a key of each group. A step reads
 the facts of the steps before it.
 
-Other templates loop and print, with two exceptions. Where the chart and the user both give entries, as of
-variables, mounts and labels, the template that prints them combines them. master/_run.tpl gives the master an
-empty value or zero for a setting that another one turns off.
+Other templates loop and print, but for what a single object needs. Where the chart and the user both give
+entries, as of variables, mounts and labels, the template that prints them combines them. master/_run.tpl
+gives the master an empty value or zero for a setting that another one turns off. worker/_pod.tpl has the
+variables by which libraries choose a network, and worker/statefulset.yaml the strategy of its updates.
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "facts") -}}

@@ -1,4 +1,4 @@
-"""All rules of a run's life: what follows from an event.
+"""What follows from each event of a run: the handler of the event, in the rules beside this module.
 
 `decide` is pure: it reads no clock, does not block, and only returns a new state. docs/inside.md
 shows how a run goes through it.
