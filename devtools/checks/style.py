@@ -1,6 +1,6 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
 lines, tests that import from other tests, constants of the pods named by an adjective alone, long
-lines of Markdown, and lines of values.source.yaml with several keys.
+lines of Markdown and templates, and lines of values.source.yaml with several keys.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -16,11 +16,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_LINE = 100
+# As .editorconfig says of *.tpl; the notes have such lines, too.
+LONGEST_TEMPLATE_LINE = 110
 # Split, so that this file does not match.
 SKIP = "# fmt" + ": skip"
 # Parts of a line of Markdown that cannot be broken: a code span, a link.
 UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
 VALUES = Path("charts/horovod/values.source.yaml")
+TEMPLATES = "charts/horovod/templates/*.tpl"
+NOTES = "charts/horovod/templates/NOTES.txt"
 PROGRAMS = "charts/horovod/files/*.py"
 # Names of a bound that do not say of what, and in which unit.
 BARE_BOUNDS = {"HIGHEST", "LARGEST", "LONGEST", "LOWEST", "MOST", "SHORTEST", "SMALLEST"}
@@ -93,6 +97,13 @@ def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
             yield number, f"{len(line)} characters: wrap the line at {LONGEST_LINE}"
 
 
+def template_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each long line of a template."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > LONGEST_TEMPLATE_LINE:
+            yield number, f"{len(line)} characters: use at most {LONGEST_TEMPLATE_LINE}"
+
+
 def values_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each line of values.source.yaml that has several keys."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -117,6 +128,8 @@ def main() -> int:
         PROGRAMS: constant_problems,
         "*.md": markdown_problems,
         str(VALUES): values_problems,
+        TEMPLATES: template_problems,
+        NOTES: template_problems,
     }
     found = [
         f"{file}:{number}: {problem}"

@@ -104,10 +104,3 @@ def test_set_has_one_form() -> None:
     }
     found = {name: [one for one in of if NESTED_SET.search(one)] for name, of in actions.items()}
     assert {name: of for name, of in found.items() if of} == {}
-
-
-def test_lines_have_at_most_110_characters() -> None:
-    """As .editorconfig says of *.tpl; the notes have such lines, too."""
-    files = [*TEMPLATES.rglob("*.tpl"), TEMPLATES / "NOTES.txt"]
-    lines = [(file.name, line) for file in files for line in file.read_text().splitlines()]
-    assert [one for one in lines if len(one[1]) > 110] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.checks.style import constant_problems, python_problems
+from devtools.checks.style import constant_problems, python_problems, template_problems
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,10 @@ def test_tests_import_nothing_from_other_tests(line: str, is_problem: bool) -> N
 )
 def test_a_constant_names_more_than_a_bound(line: str, is_problem: bool) -> None:
     problems = list(constant_problems(f"import os\n{line}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
+
+
+@pytest.mark.parametrize(("length", "is_problem"), [(110, False), (111, True)])
+def test_a_line_of_a_template_is_no_longer_than_its_limit(length: int, is_problem: bool) -> None:
+    problems = list(template_problems(f"{{{{- /*\n{'x' * length}\n*/ -}}}}\n"))
     assert [number for number, _ in problems] == [2] * is_problem
