@@ -274,7 +274,7 @@ def _require_success(what: str, response: urllib3.BaseHTTPResponse) -> None:
         raise RefusedError(f"cannot {what}: {reason}", response.status)
 
 
-def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> int | None:
+def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> float | None:
     """Return the seconds after which a throttled client should ask again; None for any other.
 
     The API server has not begun with a request that it throttles.
@@ -282,7 +282,8 @@ def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> int | None:
     seconds = response.headers.get("Retry-After", "")
     if response.status != HTTPStatus.TOO_MANY_REQUESTS or not seconds.isdecimal():
         return None
-    return max(1, int(seconds))
+    # A number with any digits: a float of it may be infinite.
+    return max(1.0, float(seconds))
 
 
 def _changes(what: str, lines: Iterable[str]) -> Iterator[tuple[str, Object]]:

@@ -208,11 +208,12 @@ def test_throttled_request_waits_as_long_as_the_api_server_asks(
     "failure",
     [
         faults.status(429, Retry_After="31"),
+        faults.status(429, Retry_After=400 * "9"),
         faults.status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"),
         faults.status(429),
         faults.status(503, Retry_After="1"),
     ],
-    ids=["too long", "a date", "no time", "another status"],
+    ids=["too long", "beyond a float", "a date", "no time", "another status"],
 )
 def test_other_refused_request_is_not_repeated(fake_cluster: FakeCluster, failure: Failure) -> None:
     fake_cluster.fail("POST", "batch/jobs", failure, times=9)
