@@ -154,8 +154,8 @@ the settings only. */ -}}
 {{- end }}
 
 {{/*
-  testPod         the pod of `helm test`: the template of the master's pod with the program of the test, and
-                  without what stores results
+  testPod         the pod of `helm test`, if there is one: the template of the master's pod with the program
+                  of the test, and without what stores results
 */}}
 {{- define "horovod.prepareTest" -}}
 {{- $facts := .facts -}}

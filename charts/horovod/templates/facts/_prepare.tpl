@@ -42,7 +42,7 @@ variables by which libraries choose a network, and worker/statefulset.yaml the s
   {{- /* Render the pods. */ -}}
   {{- include "horovod.prepareWorkers" . -}}
   {{- include "horovod.prepareMaster" . -}}
-  {{- include "horovod.prepareTest" . -}}
+  {{- if .facts.hasTest -}}{{- include "horovod.prepareTest" . -}}{{- end -}}
 {{- end -}}
 {{- end }}
 
