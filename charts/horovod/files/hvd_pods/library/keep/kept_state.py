@@ -71,20 +71,20 @@ class State:
                 f"keep: this script has a State {name!r} already: give each one a name of its own, "
                 "as in State(name='critic', ...)"
             )
+        self.name = name
+        self.step = 0
+        self.own = own
+        self.is_restored = False
         for each in parts:
-            if each.startswith("_") or each in ("step", "is_restored") or hasattr(State, each):
+            if each.startswith("_") or hasattr(self, each):
                 raise ValueError(
                     f"keep: {each!r} cannot be the name of a part: the State has a method or an "
                     "attribute of this name"
                 )
-        self.name = name
-        self.step = 0
-        self.own = own
         self._parts = list(parts)
         # What reads models and optimizers of PyTorch again.
         self._readers: dict[str, Reader] = {}
         self.__dict__.update(parts)
-        self.is_restored = False
         self._steps_of_epoch = 0
         self._series = 0
         # The launch that has made the step.
