@@ -15,7 +15,7 @@ ALLOWED = (NOTICES, RENDEZVOUS)
 LONGEST_REQUEST_BYTES = 1 << 16
 MOST_ARGUMENTS = 4096
 # Fence numbers are times in milliseconds; an attempt is a small number.
-HIGHEST_FENCE = 1 << 62
+HIGHEST_NUMBER = 1 << 62
 
 
 class RequestError(Exception):
@@ -65,9 +65,9 @@ def parse(content: bytes, nonce: str) -> Request:
     request = Request(**document)
     for name in ("fence", "attempt"):
         value = getattr(request, name)
-        if type(value) is not int or not 0 <= value <= HIGHEST_FENCE:
+        if type(value) is not int or not 0 <= value <= HIGHEST_NUMBER:
             raise RequestError(f"{name} is no number of a run")
-    if type(request.stay) not in (int, float) or not 0 <= request.stay <= HIGHEST_FENCE:
+    if type(request.stay) not in (int, float) or not 0 <= request.stay <= HIGHEST_NUMBER:
         raise RequestError("stay is no number of seconds")
     if not isinstance(request.argv, list) or not 0 < len(request.argv) <= MOST_ARGUMENTS:
         raise RequestError("argv is no list of arguments")
