@@ -39,7 +39,7 @@ class CodeEffects:
         self._access = access
         self._end_of_watch = end_of_watch
         self._is_stopped = is_stopped
-        run = assignment.run
+        run = self._run
         within = run.workers_timeout_seconds if run.installs_requirements else 0.0
         # All attempts share it: a worker need not get it twice.
         self.code = UserCode(run.code, Path(CODE_SOURCE), Path(CODE), within, is_stopped)
