@@ -19,7 +19,7 @@ FILE = ROOT / "CHANGELOG.md"
 UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
 # Files that the owner of the repository fills in before the first release.
-FILLED_IN = (".github/security-insights.yml", "charts/horovod/Chart.yaml")
+FILLED_IN = (".github/CODEOWNERS", "charts/horovod/Chart.yaml")
 _PLACEHOLDER = re.compile(r"\b(?:OWNER|REPOSITORY|ADDRESS)\b")
 # A link to a file of this repository.
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")

@@ -234,17 +234,3 @@ def test_vulnerabilities_are_reported_of_each_image_in_the_form_of_openvex() -> 
         assert products.keys() == {f"pkg:oci/{name}" for name in images}
         parts = {part["@id"] for product in products.values() for part in product}
         assert parts == {f"pkg:pypi/horovod@{version}" for version in versions}
-
-
-def test_security_insights_have_what_the_specification_requires_and_name_files() -> None:
-    insights = YAML(typ="safe").load(GITHUB / "security-insights.yml")
-    required = {
-        "header": ("last-reviewed", "last-updated", "schema-version", "url"),
-        "project": ("name", "administrators", "repositories", "vulnerability-reporting"),
-        "repository": ("url", "status", "accepts-change-request", "core-team", "license"),
-    }
-    for part, keys in required.items():
-        assert set(keys) <= insights[part].keys()
-    assert insights["repository"]["security"]["assessments"]["self"]["comment"]
-    named = re.findall(r"/(?:blob|raw)/main/([^',]+)'", str(insights))
-    assert [file for file in named if not (ROOT / file).is_file()] == []

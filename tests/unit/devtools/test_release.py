@@ -67,8 +67,7 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "CITATION.cff").write_text(f"version: {VERSION}\n")
     (tmp_path / "CHANGELOG.md").write_text(f"## {VERSION} (2026-12-01)\n\n- A.\n")
     (tmp_path / ".github").mkdir()
-    insights = tmp_path / ".github" / "security-insights.yml"
-    insights.write_text("# Replace OWNER.\nurl: https://github.com/ada/hvdchart\n")
+    (tmp_path / ".github" / "CODEOWNERS").write_text("# Replace OWNER.\n* @ada\n")
     return tmp_path
 
 
@@ -91,15 +90,11 @@ def test_version_without_a_day_is_not_released(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "problem"),
     [
-        (
-            ".github/security-insights.yml",
-            "url: https://github.com/OWNER/REPOSITORY\n",
-            "the placeholder OWNER and REPOSITORY",
-        ),
+        (".github/CODEOWNERS", "* @OWNER\n", "the placeholder OWNER"),
         (
             "charts/horovod/Chart.yaml",
-            f"version: {VERSION}\nhome: https://github.com/OWNER/hvdchart\n",
-            "the placeholder OWNER",
+            f"version: {VERSION}\nhome: https://github.com/OWNER/REPOSITORY\n",
+            "the placeholder OWNER and REPOSITORY",
         ),
     ],
 )
