@@ -26,14 +26,16 @@ SHELL = (
 )
 
 
-def checks() -> dict[str, list[str]]:
-    """Return the command line of each check by its name."""
+def checks_in_python() -> dict[str, list[str]]:
+    """Return the command line of each check that needs Python alone, by its name.
+
+    .pre-commit-config.yaml has the same checks.
+    """
     python = sys.executable
     # mypy compares the content of modules, so it can reuse the results of an earlier clone at the
     # same path. Checkouts at other paths have different modules at the same time.
     place = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
     known = cache_dir() / "mypy" / place
-    ensure_program("shellcheck")
     return {
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
@@ -44,6 +46,14 @@ def checks() -> dict[str, list[str]]:
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
         # Exclude the tests, which misspell words on purpose.
         "codespell": [str(Path(python).with_name("codespell"))],
+    }
+
+
+def checks() -> dict[str, list[str]]:
+    """Return the command line of each check by its name."""
+    ensure_program("shellcheck")
+    return {
+        **checks_in_python(),
         "shellcheck": ["shellcheck", *SHELL],
         # actionlint also checks the commands of the steps with shellcheck.
         "actionlint": [str(tool("actionlint")), "-no-color"],

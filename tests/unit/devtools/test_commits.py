@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from devtools.checks.commits import (
     SCOPES,
@@ -15,7 +16,10 @@ from devtools.checks.commits import (
     problems_since,
     subject_problems,
 )
+from devtools.checks.lint import checks_in_python
 from devtools.common.errors import DevtoolsError
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +79,15 @@ def test_small_change_and_change_of_pages_need_no_body(changes: str) -> None:
 
 
 def test_contributing_names_each_scope() -> None:
-    page = Path(__file__).resolve().parents[3] / "CONTRIBUTING.md"
-    text = " ".join(page.read_text("utf-8").split())
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text("utf-8").split())
     assert ", ".join(f"`{scope}`" for scope in SCOPES) in text
+
+
+def test_hooks_run_the_checks_of_lint_that_need_python_alone() -> None:
+    config = YAML(typ="safe").load(ROOT / ".pre-commit-config.yaml")
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    names = [hook["name"] for hook in hooks if "commit-msg" not in hook.get("stages", ())]
+    assert sorted(names) == sorted(checks_in_python())
 
 
 def test_hook_checks_the_message_without_comments(
