@@ -105,7 +105,7 @@ class FileError(HvdchartError, exit_code=5):
 
 
 class HelmError(HvdchartError, exit_code=6):
-    """Helm failed; the text has its message."""
+    """Helm failed; the text contains its message."""
 
 
 class ClusterError(HvdchartError, exit_code=7):
@@ -121,7 +121,7 @@ class NoRunError(ClusterError):
 
 
 class RunFailedError(HvdchartError, exit_code=8):
-    """A run in the cluster failed; the text has the reason."""
+    """A run in the cluster failed; the text gives the reason."""
 
 
 class CallError(HvdchartError):
@@ -133,4 +133,4 @@ class ImageError(HvdchartError, exit_code=9):
 
 
 class TimeLimitError(HvdchartError, exit_code=124):
-    """A time limit has passed; the exit code is that of timeout(1)."""
+    """A time limit has passed; timeout(1) has the same exit code."""

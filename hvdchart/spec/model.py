@@ -59,7 +59,7 @@ _CHARTS_MOUNTS = ("/", "/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", 
 
 @dataclass(frozen=True)
 class Toleration:
-    """A taint that pods tolerate, with the keys that Kubernetes has for it."""
+    """A taint that pods tolerate, with the keys of a toleration in Kubernetes."""
 
     taint: str | None = optional(LABEL_KEY, "key of the taint", name="key")
     operator: str | None = optional(
@@ -77,7 +77,7 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Reserved:
-    """CPU (thousandths) and memory (bytes) that a node keeps for its daemons; None: planned."""
+    """CPU (thousandths) and memory (bytes) that a node reserves for its daemons; None: planned."""
 
     cpu: int | None = optional(
         Cpus(0),
@@ -130,7 +130,7 @@ class Tuning:
         "KMP_AFFINITY, for images with Intel's OpenMP (mpirun binds ranks without it)",
     )
     one_dnn: bool | None = optional(
-        BOOLEAN, "TF_ENABLE_ONEDNN_OPTS: use oneDNN on CPUs where TensorFlow's default is off, too"
+        BOOLEAN, "TF_ENABLE_ONEDNN_OPTS: use oneDNN, also on CPUs where it is off by default"
     )
     bfloat16: bool | None = optional(
         BOOLEAN, "let oneDNN compute float32 operations in bfloat16 on CPUs that support it"
@@ -172,7 +172,7 @@ class NodeGroup:
     )
     memory: int | None = optional(
         Memory(),
-        "memory of a node: that of its modules, or with reserved.memory the capacity of its Node",
+        "memory of a node: size of its modules, or with reserved.memory the capacity of its Node",
     )
     gpus: int = key(
         Integer(0, 64),
@@ -188,7 +188,7 @@ class NodeGroup:
     )
     reserved: Reserved = key(
         ObjectOf(Reserved),
-        "what a node keeps for its daemons (default: planned from its size)",
+        "CPU and memory that a node reserves for its daemons (default: planned from its size)",
         Reserved(),
     )
     affinity: Mapping[str, Plain] = key(
@@ -281,8 +281,8 @@ class Train:
     )
     framework: str | None = optional(
         OneOf(FRAMEWORKS),
-        "what the ranks reduce with: horovod, torch (DDP, FSDP, and what uses them), jax, or mpi "
-        "(default: found in the imports of the script, where the spec has its code)",
+        "the library with which the ranks exchange data: horovod, torch (DDP, FSDP, and libraries "
+        "that use them), jax or mpi (default: found in the imports of the script, if it is known)",
     )
     checkpoints: str | None = optional(
         RELATIVE, "directory in the output volume; becomes CHECKPOINT_PATH of every rank"
@@ -294,7 +294,7 @@ class Train:
     sharded: bool = key(
         BOOLEAN,
         "the ranks have shards of that state (FSDP, DTensors, ZeroRedundancyOptimizer, sharded "
-        "arrays of JAX): each worker keeps those of its ranks and copies of as many others",
+        "arrays of JAX): each worker keeps the shards of its ranks, and copies of as many others",
         False,
     )
     batch_size: int | None = optional(
@@ -323,11 +323,12 @@ class Launch:
         ListOf(String("an argument"), longest=200), "arguments appended to the planned ones", ()
     )
     workers_timeout_seconds: int | None = optional(
-        Integer(1, 86400), "how long to wait for another worker, in seconds (default: the chart's)"
+        Integer(1, 86400),
+        "seconds to wait for the next worker before the run fails (default: the chart's)",
     )
     allow_idle_workers: bool = key(
         BOOLEAN,
-        "let a command of mode custom finish that has started nothing in a worker",
+        "accept a command of mode custom that starts nothing in a worker",
         False,
     )
 
