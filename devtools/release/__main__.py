@@ -28,6 +28,15 @@ def build(
         typer.echo(path)
 
 
+@app.command("version")
+def write_version(
+    version: Annotated[str, typer.Argument(help="such as 0.2.0")],
+    day: Annotated[str, typer.Option(help="the day of the release")] = changelog.UNRELEASED,
+) -> None:
+    """Write a version into each file that names it, and its day into CHANGELOG.md."""
+    changelog.write_version(version, day)
+
+
 @app.command()
 def check(
     tag: Annotated[str, typer.Argument(help="such as v0.2.0")],

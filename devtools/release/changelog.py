@@ -18,6 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "CHANGELOG.md"
 UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
+# Files with a line that names the version, and what is before the version in that line.
+VERSIONED = {
+    "hvdchart/__init__.py": '__version__ = "',
+    "charts/horovod/Chart.yaml": "version: ",
+    "CITATION.cff": "version: ",
+}
 # Files that the owner of the repository fills in before the first release.
 FILLED_IN = (".github/CODEOWNERS", "charts/horovod/Chart.yaml")
 _PLACEHOLDER = re.compile(r"\b(?:OWNER|REPOSITORY|ADDRESS)\b")
@@ -65,6 +71,29 @@ def versions(root: Path = ROOT) -> dict[str, str]:
         "CITATION.cff": yaml.load(root / "CITATION.cff")["version"],
         "CHANGELOG.md": sections((root / "CHANGELOG.md").read_text("utf-8"))[0].version,
     }
+
+
+def write_version(version: str, day: str = UNRELEASED, root: Path = ROOT) -> None:
+    """Write the version into each file that names it, and its day into CHANGELOG.md.
+
+    CHANGELOG.md gets a section for a version that it does not describe.
+    Raises DevtoolsError when a file has no line with a version.
+    """
+    for name, before in VERSIONED.items():
+        line = re.compile(rf"^({re.escape(before)})[^\s\"]+", re.MULTILINE)
+        text, found = line.subn(rf"\g<1>{version}", (root / name).read_text("utf-8"), count=1)
+        if not found:
+            raise DevtoolsError(f"{name} has no line `{before}...`", "restore the line")
+        (root / name).write_text(text, "utf-8")
+    log = root / "CHANGELOG.md"
+    text = log.read_text("utf-8")
+    heading = f"## {version} ({day})"
+    newest = _HEADING.search(text)
+    if newest is None:
+        raise DevtoolsError(f"{log.name} describes no version", f"add a section `{heading}`")
+    end = newest.end() if newest[1] == version else newest.start()
+    between = "" if newest[1] == version else "\n\n"
+    log.write_text(f"{text[: newest.start()]}{heading}{between}{text[end:]}", "utf-8")
 
 
 def problems(tag: str, root: Path = ROOT) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 import hvdchart
 from devtools.common.errors import DevtoolsError
 from devtools.release.__main__ import check
-from devtools.release.changelog import is_off, notes, problems, versions
+from devtools.release.changelog import UNRELEASED, is_off, notes, problems, versions, write_version
 
 CHANGELOG = """\
 # Changelog
@@ -61,6 +61,8 @@ def test_every_file_names_the_same_version() -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A tree whose files all have the present version."""
+    (tmp_path / "hvdchart").mkdir()
+    (tmp_path / "hvdchart" / "__init__.py").write_text(f'__version__ = "{VERSION}"\n')
     chart = tmp_path / "charts" / "horovod" / "Chart.yaml"
     chart.parent.mkdir(parents=True)
     chart.write_text(f"version: {VERSION}\n")
@@ -85,6 +87,21 @@ def test_version_without_a_day_is_not_released(tree: Path) -> None:
     (tree / "CHANGELOG.md").write_text(f"## {VERSION} (Unreleased)\n\n- A.\n")
     (wrong,) = problems(f"v{VERSION}", tree)
     assert "Unreleased" in wrong
+
+
+def test_version_is_written_into_each_file(tree: Path) -> None:
+    before = {file: file.read_text() for file in tree.rglob("*.*") if file.is_file()}
+    write_version("9.9.9", root=tree)
+    assert '"9.9.9"' in (tree / "hvdchart" / "__init__.py").read_text()
+    assert (
+        (tree / "CHANGELOG.md").read_text().startswith(f"## 9.9.9 ({UNRELEASED})\n\n## {VERSION}")
+    )
+    named = {file: version for file, version in versions(tree).items() if file[0] != "h"}
+    assert set(named.values()) == {"9.9.9"}
+    (tree / "CHANGELOG.md").write_text(f"## {VERSION} ({UNRELEASED})\n\n- A.\n")
+    write_version(VERSION, "2026-12-01", tree)
+    assert {file: file.read_text() for file in before} == before
+    assert problems(f"v{VERSION}", tree) == []
 
 
 @pytest.mark.parametrize(
