@@ -55,7 +55,7 @@ def _write(folder: Path, own: Files, peer: Files) -> Path:
 def keys_of_another_time(days: float) -> ReleaseKeys:
     """Return keys that were made on another day: `days` from now, or before now if negative."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certificates, "time", _Clock(days * certificates.DAY))
+        patch.setattr(certificates, "time", _Clock(days * certificates.DAY_SECONDS))
         return ReleaseKeys()
 
 

@@ -22,7 +22,7 @@ from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.master.failure_causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
 from hvd_pods.master.prober import ProbeLimits
-from hvd_pods.rules.stalls import STOPPED_FOR_KEPT
+from hvd_pods.rules.stalls import KEPT_STOP_LIMITS_SECONDS
 from hvd_pods.shared import contract
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.shared.run_events import RunEvent
@@ -262,4 +262,4 @@ def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
 )
 def test_page_has_the_time_of_a_stopped_rank_that_keeps_its_state(page: str, words: str) -> None:
     text = " ".join((DOCS / page).read_text("utf-8").split())
-    assert re.findall(words, text) == [f"{STOPPED_FOR_KEPT[0]:.0f}"]
+    assert re.findall(words, text) == [f"{KEPT_STOP_LIMITS_SECONDS[0]:.0f}"]

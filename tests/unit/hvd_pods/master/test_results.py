@@ -24,7 +24,7 @@ STORE = 'cp model "$STORE"'
 Sidecar = Callable[[str], "subprocess.Popen[str]"]
 WANTED = {"results_timeout_seconds": 60}
 # Less than an attempt and the pause after it.
-ONCE = {"results_timeout_seconds": results.FIRST_PAUSE}
+ONCE = {"results_timeout_seconds": results.FIRST_RETRY_DELAY_SECONDS}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.master import selftest
-from hvd_pods.rules.record_lock import RENEW_EVERY
+from hvd_pods.rules.record_lock import RENEW_INTERVAL_SECONDS
 from hvd_pods.shared import network_policies
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
@@ -187,7 +187,7 @@ def test_policy_that_nothing_enforces_is_reported(
 def test_record_is_held_while_the_policy_is_probed(guarded: MasterPod) -> None:
     """Another master would take the workers meanwhile, and the test would scale them after that."""
     # Where nothing enforces the policy, the probe takes all of this time.
-    assert run_test(guarded, QUICK._replace(limit=60.0, settles=RENEW_EVERY + 1)) == 0
+    assert run_test(guarded, QUICK._replace(limit=60.0, settles=RENEW_INTERVAL_SECONDS + 1)) == 0
     paths = [request.path for request in guarded.api.requests if request.method == "PATCH"]
     pod = f"core/pods/{TESTER}"
     during = paths[paths.index(pod) : len(paths) - paths[::-1].index(pod)]

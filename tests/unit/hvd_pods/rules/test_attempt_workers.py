@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.rules.attempt_workers import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
+from hvd_pods.rules.attempt_workers import FIRST_POD_READ_DELAY_SECONDS, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -29,8 +29,8 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
-from hvd_pods.rules.missing_workers import REPEAT_REPORT_AFTER, SERVICE_WITHIN
-from hvd_pods.rules.pod_replacement import REPLACE_EVERY
+from hvd_pods.rules.missing_workers import REPAIR_TIMEOUT_SECONDS, REPORT_REPEAT_INTERVAL_SECONDS
+from hvd_pods.rules.pod_replacement import REPLACE_INTERVAL_SECONDS
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.errors import WorkerTerminatedError
 from hvd_pods.shared.run_events import RunEvent
@@ -155,7 +155,7 @@ def test_missing_workers_are_reported_with_what_pods_and_connections_say() -> No
     world.put(WorkerProblem(attempt, "w-0", NoAnswer("port 2222 does not answer")))
     began = world.now
     list_pods(world, worker("w-0"), refusals=REFUSALS)
-    assert world.now - began <= FIRST_REPORT_AFTER
+    assert world.now - began <= FIRST_POD_READ_DELAY_SECONDS
     (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 2")]
     assert "w-0: phase unknown; port 2222 does not answer" in line
     assert "w-1: the pod does not exist: exceeded quota: small" in line
@@ -166,7 +166,7 @@ def test_unchanged_report_is_repeated_only_after_a_while() -> None:
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.logged().count("waiting for 2 of 2") == 1
-    world.now += REPEAT_REPORT_AFTER
+    world.now += REPORT_REPEAT_INTERVAL_SECONDS
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.logged().count("waiting for 2 of 2") == 2
 
@@ -234,32 +234,32 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run() -> None
     """A rolled-back StatefulSet would do so for ever, and each would be deleted."""
     world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
     began = world.now
-    make_pods(world, "r0", 4 * SERVICE_WITHIN)
+    make_pods(world, "r0", 4 * REPAIR_TIMEOUT_SECONDS)
     assert "StatefulSet w makes pods" in world.logged()
-    assert len(world.of(DeletePods)) <= 3 + (world.now - began) / REPLACE_EVERY
+    assert len(world.of(DeletePods)) <= 3 + (world.now - began) / REPLACE_INTERVAL_SECONDS
     code, problem = world.end()
     assert (code, "helm upgrade" in problem) == (78, True), "no attempt can help"
 
 
 def test_stateful_set_that_makes_pods_of_another_revision_may_be_mended() -> None:
     world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
-    make_pods(world, "r0", 0.75 * SERVICE_WITHIN)
+    make_pods(world, "r0", 0.75 * REPAIR_TIMEOUT_SECONDS)
     assert world.of(DeletePods)
-    make_pods(world, "r1", 3 * SERVICE_WITHIN)
+    make_pods(world, "r1", 3 * REPAIR_TIMEOUT_SECONDS)
     assert world.state.activity == Activity.WAITING_FOR_WORKERS
 
 
 def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers() -> None:
     world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
-    list_pods_for(world, 2 * SERVICE_WITHIN, gone=["w"])
+    list_pods_for(world, 2 * REPAIR_TIMEOUT_SECONDS, gone=["w"])
     assert "StatefulSet w" in world.logged()
     assert world.end()[0] == 78
 
 
 def test_deleted_stateful_set_may_come_back() -> None:
     world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
-    list_pods_for(world, SERVICE_WITHIN / 2, gone=["w"])
-    list_pods_for(world, 1.5 * SERVICE_WITHIN)
+    list_pods_for(world, REPAIR_TIMEOUT_SECONDS / 2, gone=["w"])
+    list_pods_for(world, 1.5 * REPAIR_TIMEOUT_SECONDS)
     assert world.state.activity == Activity.WAITING_FOR_WORKERS
 
 
@@ -320,7 +320,7 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_workers(
 ) -> None:
     world = waiting(World(one_group(1, workers_timeout_seconds=1200), record={"trained": trained}))
     world.put(WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
-    list_pods_for(world, SERVICE_WITHIN + 10, worker("w-0", status=status))
+    list_pods_for(world, REPAIR_TIMEOUT_SECONDS + 10, worker("w-0", status=status))
     assert (world.state.activity != Activity.WAITING_FOR_WORKERS) is is_deleted
     assert ["Service" in message for message in missing_workers(world)] == [True] * is_deleted
 

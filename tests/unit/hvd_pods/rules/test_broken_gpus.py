@@ -8,7 +8,7 @@ import pytest
 
 from hvd_pods.rules.effects import CreateJobEvent, Effect, FindCause, StartLauncher, WatchWorkers
 from hvd_pods.rules.events import Cause, CauseFound, Event, Started, WorkerAnswers
-from hvd_pods.rules.newcomers import GROW_EVERY
+from hvd_pods.rules.newcomers import GROWTH_INTERVAL_SECONDS
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.run import Pod, Run
 from hvd_pods.shared.run_events import RunEvent
@@ -114,7 +114,7 @@ def test_new_pod_of_a_worker_is_used_again() -> None:
 def test_ranks_are_not_ended_for_a_worker_with_a_broken_gpu() -> None:
     world = training(elastic(3, 3, 2))
     world.fail("w-0")
-    world.now += 10 * GROW_EVERY
+    world.now += 10 * GROWTH_INTERVAL_SECONDS
     world.answer_all()
     assert TimerKind.GROW not in world.state.timers
 

@@ -10,7 +10,10 @@ import pytest
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.pod.notices import FINISHED, LEAVING
-from hvd_pods.rules.attempt_workers import MISS_WITHIN, POD_POLL_SECONDS
+from hvd_pods.rules.attempt_workers import (
+    EARLIER_WORKERS_TIMEOUT_SECONDS,
+    TRAINING_POD_POLL_INTERVAL_SECONDS,
+)
 from hvd_pods.rules.effects import (
     CountFinished,
     CreateJobEvent,
@@ -37,7 +40,11 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
-from hvd_pods.rules.newcomers import AGAIN_AFTER, GROW_EVERY, SETTLE
+from hvd_pods.rules.newcomers import (
+    GROWTH_INTERVAL_SECONDS,
+    PREPARE_RETRY_DELAY_SECONDS,
+    SETTLE_SECONDS,
+)
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.run_events import RunEvent
@@ -146,7 +153,7 @@ def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> No
     before = world.now
     world.lose(3)
     world.run_for(0.5)
-    assert world.now - before < MISS_WITHIN
+    assert world.now - before < EARLIER_WORKERS_TIMEOUT_SECONDS
     assert world.launched() == ["0123", after]
     assert (world.state.failures, world.state.last_failure, world.reported(RunEvent.FAILED)) == (
         0,
@@ -171,8 +178,8 @@ def test_a_worker_that_should_answer_is_waited_for_a_moment() -> None:
     world = Adaptive(0, 1, 2, 3).begin()
     world.there.remove("w-2")
     world.end_launcher(1)
-    assert world.run_for(MISS_WITHIN / 2).launched() == ["0123"]
-    assert world.run_for(MISS_WITHIN).launched() == ["0123", "013"]
+    assert world.run_for(EARLIER_WORKERS_TIMEOUT_SECONDS / 2).launched() == ["0123"]
+    assert world.run_for(EARLIER_WORKERS_TIMEOUT_SECONDS).launched() == ["0123", "013"]
 
 
 def test_fewer_than_the_minimum_are_waited_for() -> None:
@@ -180,15 +187,15 @@ def test_fewer_than_the_minimum_are_waited_for() -> None:
     world.lose(1, 2, 3)
     assert world.run_for(START_AFTER).launched() == ["0123"]
     world.bring(2)
-    assert world.run_for(MISS_WITHIN + 0.1).launched() == ["0123", "02"]
+    assert world.run_for(EARLIER_WORKERS_TIMEOUT_SECONDS + 0.1).launched() == ["0123", "02"]
 
 
 def test_workers_that_come_are_taken_together_without_a_failure() -> None:
     world = Adaptive(0, 1).begin().run_for(START_AFTER)
     world.bring(2)
-    world.run_for(SETTLE / 2)
+    world.run_for(SETTLE_SECONDS / 2)
     world.bring(3)
-    assert world.run_for(SETTLE).launched() == ["01", "0123"]
+    assert world.run_for(SETTLE_SECONDS).launched() == ["01", "0123"]
     (message,) = world.reported(RunEvent.GROWN)
     assert re.findall(r"\d+", message) == ["8", "4", "4"]
     assert not world.reported(RunEvent.FAILED)
@@ -199,14 +206,14 @@ def test_only_workers_of_the_launch_keep_their_addresses_while_others_may_come()
     world = Adaptive(0, 1).begin().run_for(START_AFTER)
     assert [effect.workers for effect in world.of(FreezeAddresses)] == [["w-0", "w-1"]]
     world.bring(2, 3)
-    world.run_for(SETTLE)
+    world.run_for(SETTLE_SECONDS)
     assert world.of(FreezeAddresses)[-1].workers is None
 
 
 def test_worker_that_goes_again_is_not_taken() -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
-    world.run_for(SETTLE / 2)
+    world.run_for(SETTLE_SECONDS / 2)
     world.lose(3)
     assert world.run_for(60).launched() == ["012"]
     assert not world.of(PrepareNewcomers)
@@ -216,7 +223,7 @@ def come_and_go(world: Adaptive, times: int) -> None:
     """Let a worker come and be lost again and again."""
     for _ in range(times):
         world.bring(3)
-        world.run_for(SETTLE + 1)
+        world.run_for(SETTLE_SECONDS + 1)
         world.lose(3)
         world.run_for(1)
 
@@ -235,13 +242,13 @@ def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
     world.are_kept = False
-    world.run_for(10 * SETTLE)
+    world.run_for(10 * SETTLE_SECONDS)
     assert "w-3 wait" not in world.logged(), "they may have begun a moment ago"
-    world.run_for(4 * AGAIN_AFTER)
+    world.run_for(4 * PREPARE_RETRY_DELAY_SECONDS)
     assert "w-3 wait" in world.logged()
     assert world.launched() == ["012"]
     world.are_kept = True
-    assert world.run_for(AGAIN_AFTER).launched() == ["012", "0123"]
+    assert world.run_for(PREPARE_RETRY_DELAY_SECONDS).launched() == ["012", "0123"]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +312,7 @@ def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
     assert world.state.activity == Activity.TRAINING
     assert WALL > 1_789_957_000, "which is long ago"
     world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
-    world.run_for(POD_POLL_SECONDS)
+    world.run_for(TRAINING_POD_POLL_INTERVAL_SECONDS)
     replaced = [(effect.uids, effect.grace) for effect in world.of(DeletePods)]
     assert replaced == [({"w-3": "uid of w-3"}, 0)]
 
@@ -319,7 +326,7 @@ def test_number_of_workers_that_a_person_has_chosen_stays() -> None:
 def test_growth_waits_after_the_last_one() -> None:
     world = Adaptive(0, 1).begin().run_for(START_AFTER)
     world.bring(2)
-    world.run_for(SETTLE + 0.1)
+    world.run_for(SETTLE_SECONDS + 0.1)
     world.bring(3)
-    assert world.run_for(GROW_EVERY / 2).launched() == ["01", "012"]
-    assert world.run_for(GROW_EVERY / 2).launched() == ["01", "012", "0123"]
+    assert world.run_for(GROWTH_INTERVAL_SECONDS / 2).launched() == ["01", "012"]
+    assert world.run_for(GROWTH_INTERVAL_SECONDS / 2).launched() == ["01", "012", "0123"]

@@ -31,7 +31,12 @@ from hvd_pods.rules.events import (
     Terminated,
 )
 from hvd_pods.rules.job_state import found_job
-from hvd_pods.rules.record_lock import EXPIRES_AFTER, RECORD_POLL_SECONDS, RENEW, TAKE
+from hvd_pods.rules.record_lock import (
+    LOCK_DURATION_SECONDS,
+    RECORD_POLL_INTERVAL_SECONDS,
+    RENEW,
+    TAKE,
+)
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.run_events import RunEvent
@@ -94,7 +99,9 @@ def test_holder_that_does_not_renew_is_replaced_and_notified() -> None:
     world = started(dict(HELD))
     began = world.now
     world.settle(until=WriteRecord)
-    assert world.now - began == pytest.approx(EXPIRES_AFTER, abs=2 * RECORD_POLL_SECONDS)
+    assert world.now - began == pytest.approx(
+        LOCK_DURATION_SECONDS, abs=2 * RECORD_POLL_INTERVAL_SECONDS
+    )
     assert world.of(WriteRecord)[0].data == {"superseded": "uid-2"}
 
 
@@ -330,7 +337,7 @@ def test_run_is_begun_if_another_one_has_ended_or_this_one_has_not(data: dict[st
 
 
 # A fence number that workers accept just now.
-LATEST = str(int(WALL * 1000) + 2 * record_lock.MOST_AHEAD - 1)
+LATEST = str(int(WALL * 1000) + 2 * record_lock.MOST_AHEAD_MILLISECONDS - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
 KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settingsHash", "state")
@@ -359,7 +366,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     world = started({**record, **counts, "progress": curve})
     world.settle(until=StartLauncher)
     # The workers' clocks may be an hour behind.
-    latest = (WALL + world.now - 3600) * 1000 + 2 * record_lock.MOST_AHEAD
+    latest = (WALL + world.now - 3600) * 1000 + 2 * record_lock.MOST_AHEAD_MILLISECONDS
     assert all(write.fence <= latest for write in world.of(WriteRecord))
     assert world.of(StartLauncher) or world.exit
     assert all(len(effect.message) < 2000 for effect in world.of(CreateJobEvent))

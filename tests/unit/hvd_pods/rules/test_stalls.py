@@ -12,8 +12,8 @@ import pytest
 from hvd_pods.pod.notices import DEBUGGED, ENDED, FINISHED, IDLE, STOPPED
 from hvd_pods.rules.effects import EndLauncher, ShowStacks, StartLauncher, WriteRecord
 from hvd_pods.rules.events import RankMissing, StacksShown, Timer
-from hvd_pods.rules.launch_abort import END_WITHIN
-from hvd_pods.rules.stalls import NAME_AFTER
+from hvd_pods.rules.launch_abort import LAUNCHER_GRACE_PERIOD_SECONDS
+from hvd_pods.rules.stalls import NAMING_DELAY_SECONDS
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.run_events import RunEvent
@@ -152,7 +152,7 @@ def test_stall_leaves_the_record_with_its_attempt(with_recorded_stall: World) ->
 def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
     world = training()
     notice_each(world, FINISHED, range(3))
-    wait_in_launch(world, NAME_AFTER + 1)
+    wait_in_launch(world, NAMING_DELAY_SECONDS + 1)
     world.put(StacksShown(1, [(3, "train.py:41 in load")]))
     renew(world, 500.0)
     stall = recorded_stall(world)
@@ -340,7 +340,9 @@ def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
 def test_launcher_that_does_not_end_is_killed() -> None:
     world = stalled()
     world.settle(until=EndLauncher)
-    assert world.state.timers[TimerKind.KILL] == pytest.approx(world.now + END_WITHIN, abs=0.1)
+    assert world.state.timers[TimerKind.KILL] == pytest.approx(
+        world.now + LAUNCHER_GRACE_PERIOD_SECONDS, abs=0.1
+    )
     world.answers.clear()
     world.fire()
     assert world.of(EndLauncher)[-1].kills
@@ -409,9 +411,9 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
 def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
     world = training(stall_timeout_seconds=600)
     notice(world, FINISHED, "w-0", rank=0)
-    wait_in_launch(world, NAME_AFTER + 1)
+    wait_in_launch(world, NAMING_DELAY_SECONDS + 1)
     notice_each(world, FINISHED, (1, 2))
-    wait_in_launch(world, NAME_AFTER)
+    wait_in_launch(world, NAMING_DELAY_SECONDS)
     (message,) = named_stalls(world)
     assert "rank 0 on w-0" in message
     assert "rank 3 on w-1" in message

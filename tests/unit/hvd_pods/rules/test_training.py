@@ -46,7 +46,7 @@ from hvd_pods.rules.events import (
     WorkerProblem,
     WorkerReached,
 )
-from hvd_pods.rules.launch_abort import END_WITHOUT_WORKERS_WITHIN
+from hvd_pods.rules.launch_abort import RESTART_GRACE_PERIOD_SECONDS
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
@@ -195,7 +195,7 @@ def test_lost_worker_ends_the_launch() -> None:
     (ending,) = world.of(EndLauncher)
     assert not ending.kills
     assert world.state.timers[TimerKind.KILL] == pytest.approx(
-        world.now + END_WITHOUT_WORKERS_WITHIN
+        world.now + RESTART_GRACE_PERIOD_SECONDS
     )
 
 

@@ -54,7 +54,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 @pytest.fixture
 def watch(script: subprocess.Popen[bytes]) -> RankWatch:
     """A watch that tells what it sees each time; it has seen that the script runs."""
-    made = RankWatch({rank_watch.PERIOD: "0"})
+    made = RankWatch({rank_watch.PERIOD_VARIABLE: "0"})
     made.look()
     return made
 
@@ -76,10 +76,10 @@ def test_master_is_notified_once_of_a_rank_whose_state_is_in_memory(
     watch: RankWatch, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_states, "KEPT_FOLDER", tmp_path)
-    assert watch.look() == notices.RANK_WATCH_SECONDS
+    assert watch.look() == notices.RANK_WATCH_INTERVAL_SECONDS
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "state-shared.a").touch()
-    assert watch.look() < notices.RANK_WATCH_SECONDS, (
+    assert watch.look() < notices.RANK_WATCH_INTERVAL_SECONDS, (
         "its end costs nothing, so that a stop is seen soon"
     )
     watch.look()
@@ -109,7 +109,7 @@ def test_master_is_notified_once_in_a_period_of_stall_checks(
     script: subprocess.Popen[bytes], master: Master, period: str
 ) -> None:
     """By default and where the user's number is none, Horovod's 60 s."""
-    watch = RankWatch({rank_watch.PERIOD: period})
+    watch = RankWatch({rank_watch.PERIOD_VARIABLE: period})
     stop(script)
     watch.look()
     watch.look()
@@ -136,7 +136,7 @@ def told(master: Master) -> set[str]:
 
 
 def test_master_is_notified_of_a_rank_that_uses_no_cpu(folder: Path, master: Master) -> None:
-    watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": "torch"})
+    watch = RankWatch({rank_watch.PERIOD_VARIABLE: "0", "HVD_FRAMEWORK": "torch"})
 
     def is_reported() -> bool:
         watch.look()
@@ -148,7 +148,7 @@ def test_master_is_notified_of_a_rank_that_uses_no_cpu(folder: Path, master: Mas
 
 
 def test_rank_computes_where_what_it_has_started_does(folder: Path, master: Master) -> None:
-    watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": "torch"})
+    watch = RankWatch({rank_watch.PERIOD_VARIABLE: "0", "HVD_FRAMEWORK": "torch"})
     with running_rank("while :; do :; done") as process:
         watch.look()
         used = partial(rank_watch.cpu_seconds, [process.pid])
@@ -160,7 +160,7 @@ def test_rank_computes_where_what_it_has_started_does(folder: Path, master: Mast
 def test_master_is_not_notified_of_idle_ranks_where_a_framework_reports_them(
     folder: Path, master: Master
 ) -> None:
-    watch = RankWatch({rank_watch.PERIOD: "0"})
+    watch = RankWatch({rank_watch.PERIOD_VARIABLE: "0"})
     with running_rank("sleep 600"):
         watch.look()
         watch.look()
@@ -256,9 +256,9 @@ def test_rank_that_is_stopped_is_described(
 )
 def test_horovod_reports_within_half_of_the_stall_timeout(timeout: str, period: str) -> None:
     chosen = rank_watch.choose_period({contract.STALL_TIMEOUT: timeout})
-    assert chosen == {rank_watch.PERIOD: period}
+    assert chosen == {rank_watch.PERIOD_VARIABLE: period}
 
 
 def test_period_stays_where_worker_env_sets_it() -> None:
-    given = {contract.STALL_TIMEOUT: "20", rank_watch.PERIOD: "60"}
+    given = {contract.STALL_TIMEOUT: "20", rank_watch.PERIOD_VARIABLE: "60"}
     assert rank_watch.choose_period(given) == {}

@@ -48,13 +48,13 @@ NUMBER = struct.Struct("!i")
 # The most bytes to pass to the kernel, or to read from it, at once.
 CHUNK = 1 << 16
 # Send one acknowledgement for this many bytes.
-ACKNOWLEDGE_AFTER = 1 << 14
+ACKNOWLEDGED_BYTES = 1 << 14
 # Seconds: the kernel drops a connection whose other end has not responded for about a minute. With
 # TCP alone, a network failure would be detected after hours, and the ranks would run on.
 KEEPALIVE_IDLE_SECONDS = 15
 KEEPALIVE_INTERVAL_SECONDS = 15
-PROBES = 3
-UNSENT_WITHIN = 60
+KEEPALIVE_PROBES = 3
+UNSENT_TIMEOUT_SECONDS = 60
 
 
 class ProtocolError(OSError):
@@ -93,7 +93,7 @@ class Channel:
         """Return the bytes that the other end has not passed on.
 
         A sender pauses while they are many. The other end acknowledges them in steps of
-        ACKNOWLEDGE_AFTER.
+        ACKNOWLEDGED_BYTES.
         """
         return self._untaken
 
@@ -123,7 +123,7 @@ class Channel:
     def acknowledge(self, number: int) -> None:
         """Acknowledge that this end has passed on `number` more bytes."""
         self._unacknowledged += number
-        if self._unacknowledged >= ACKNOWLEDGE_AFTER:
+        if self._unacknowledged >= ACKNOWLEDGED_BYTES:
             self.send(TAKEN, NUMBER.pack(self._unacknowledged))
             self._unacknowledged = 0
 
@@ -227,5 +227,7 @@ def keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNSENT_WITHIN)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    connection.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNSENT_TIMEOUT_SECONDS
+    )

@@ -34,10 +34,10 @@ ORDER = 0xFFFFFFFF_00000000_FFFFFFFF_FFFFFFFF_BCE6FAAD_A7179E84_F3B9CAC2_FC63255
 BASE_X = 0x6B17D1F2_E12C4247_F8BCE6E5_63A440F2_77037D81_2DEB33A0_F4A13945_D898C296
 BASE_Y = 0x4FE342E2_FE1A7F9B_8EE7EB4A_7C0F9E16_2BCE3357_6B315ECE_CBB64068_37BF51F5
 
-DAY = 24 * 60 * 60
-VALID_FOR = 3650 * DAY
+DAY_SECONDS = 24 * 60 * 60
+VALIDITY_SECONDS = 3650 * DAY_SECONDS
 # A worker's clock may be behind the master's.
-BACKDATED = DAY
+BACKDATING_SECONDS = DAY_SECONDS
 # 2050-01-01: RFC 5280 writes times from there on with four digits of the year.
 YEAR_2050 = 2524608000
 
@@ -226,7 +226,7 @@ def _certify(owner: _Owner, authority: _Owner, extensions: list[bytes]) -> bytes
         _integer(1 + secrets.randbits(127)),
         ECDSA_WITH_SHA256,
         _distinguished_name(authority.common_name),
-        _der(SEQUENCE, encode_time(now - BACKDATED), encode_time(now + VALID_FOR)),
+        _der(SEQUENCE, encode_time(now - BACKDATING_SECONDS), encode_time(now + VALIDITY_SECONDS)),
         _distinguished_name(owner.common_name),
         _der(SEQUENCE, _der(SEQUENCE, PUBLIC_KEY, CURVE), _bits(owner.key.point)),
         _der(EXPLICIT | 3, _der(SEQUENCE, *extensions, *identifiers)),

@@ -20,7 +20,7 @@ from hvd_pods.shared.untrusted import printable
 LONGEST_MESSAGE = 1024
 # Seconds for which an event is retried, and for which the ending master waits for events.
 EVENT_RETRY_SECONDS = 60.0
-CLOSE_WITHIN = 5.0
+EVENTS_CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class JobEvents:
@@ -29,7 +29,7 @@ class JobEvents:
     A thread sends them, in order: an unavailable API server must not delay the training.
     """
 
-    def __init__(self, api: Api | None, close_within: float = CLOSE_WITHIN) -> None:
+    def __init__(self, api: Api | None, close_within: float = EVENTS_CLOSE_TIMEOUT_SECONDS) -> None:
         self._api = api
         self._close_within = close_within
         # None ends the thread.

@@ -24,12 +24,12 @@ from hvd_pods.shared.untrusted import one_line
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # A silent API server is given a tenth longer for a watch.
-WATCH_GRACE = 1.1
+WATCH_SILENCE_FACTOR = 1.1
 # Seconds for which calls are repeated once this pod was asked to end: by default, the kubelet
 # kills it 30 s after that.
 STOP_RETRY_SECONDS = 10.0
 # After a call was given up, calls are not repeated for this many seconds.
-GIVEN_UP_FOR = 60.0
+RETRY_PAUSE_SECONDS = 60.0
 # Characters of an error: a proxy before the API server may answer with a page.
 LONGEST_MESSAGE = 1500
 # The `status` of an ApiError that has no HTTP status.
@@ -134,7 +134,7 @@ class Api:
         self.is_stopped: Callable[[], bool] = lambda: False
         self.is_away = False
         self._stopped_at: float | None = None
-        self._gave_up_at = -GIVEN_UP_FOR
+        self._gave_up_at = -RETRY_PAUSE_SECONDS
         self._host = os.environ["KUBERNETES_SERVICE_HOST"]
         self._port = int(os.environ["KUBERNETES_SERVICE_PORT"])
         self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -209,7 +209,7 @@ class Api:
         It is not repeated: only a new list contains the changes in between.
         """
         query = {"timeoutSeconds": str(self._limits.watch), **query, "watch": "1"}
-        timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
+        timeout = float(query["timeoutSeconds"]) * WATCH_SILENCE_FACTOR
         with self._send(Request("GET", path, query), timeout) as response:
             for line in response:
                 yield _parse(line, "object")
@@ -227,7 +227,7 @@ class Api:
         shares = retry_seconds is None
         most = self._limits.retry
         if retry_seconds is None:
-            retry_seconds = most if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
+            retry_seconds = most if began - self._gave_up_at > RETRY_PAUSE_SECONDS else 0.0
         until = began + min(retry_seconds, most)
         is_logged = False
         for pause in pauses(self._limits.first_pause, self._limits.longest_pause):

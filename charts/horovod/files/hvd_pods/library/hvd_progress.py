@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 # Seconds between two reports of the same process: a step may take a millisecond.
-EVERY = 1.0
+REPORT_INTERVAL_SECONDS = 1.0
 HOROVOD = ("tensorflow", "torch", "tensorflow.keras", "keras")
 # The variables in which launchers give the rank and the number of ranks. They are those of
 # shared/launcher_options.json, which is not beside a copy of this module in an image.
@@ -41,7 +41,7 @@ def report(
     steps: int | None = None,
     loss: float | None = None,
     samples_per_second: float | None = None,
-    every: float = EVERY,
+    every: float = REPORT_INTERVAL_SECONDS,
 ) -> None:
     """Report that this rank has completed `step` of `steps` steps; the speed is of this rank alone.
 
@@ -93,7 +93,7 @@ def find_rank() -> tuple[int, int]:
     return 0, 1
 
 
-def keras_callback(batch_size: int = 0, every: float = EVERY) -> Any:
+def keras_callback(batch_size: int = 0, every: float = REPORT_INTERVAL_SECONDS) -> Any:
     """Return a Keras callback that reports each step, and with a rank's `batch_size` its speed.
 
     `batch_size` is the number of samples in a batch of one rank; 0 reports no speed. `every` is

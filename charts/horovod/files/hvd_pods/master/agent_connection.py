@@ -17,7 +17,7 @@ from hvd_pods.shared.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.shared.errors import ConfigurationError
 
 # Timeout in seconds, from the start of a connection, for both ends to present their certificates.
-CONNECT_WITHIN = 10.0
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
 
 
 class AgentConnectionError(Exception):
@@ -86,7 +86,7 @@ class AgentConnection:
         self.is_asked = False
         # Frames to send after the request.
         self._early: list[tuple[bytes, bytes]] = []
-        self.due = time.monotonic() + CONNECT_WITHIN
+        self.due = time.monotonic() + HANDSHAKE_TIMEOUT_SECONDS
         self.exit_code: int | None = None
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:

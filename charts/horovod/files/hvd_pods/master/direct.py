@@ -32,7 +32,7 @@ from hvd_pods.pod.ranks_program import START_RANKS, STAY
 from hvd_pods.shared import contract
 
 # Seconds in which workers have to end their ranks.
-END_WITHIN = 5.0
+RANKS_END_TIMEOUT_SECONDS = 5.0
 # The line of rank/worker_ranks.py about the first failed rank of its worker. It writes the line
 # before it ends the other ranks.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
@@ -191,7 +191,7 @@ class WorkerPrograms:
         self._is_left = True
         self._reports.staying.clear()
         self._code = 128 + signal.SIGUSR1
-        self._kill_at = time.monotonic() + END_WITHIN
+        self._kill_at = time.monotonic() + RANKS_END_TIMEOUT_SECONDS
         for program in self._programs:
             # The gateway forwards it to the worker's agent, and the agent to the ranks.
             with suppress(OSError):
@@ -214,7 +214,7 @@ class WorkerPrograms:
         if self._code:
             return
         self._code = code
-        self._kill_at = time.monotonic() + END_WITHIN
+        self._kill_at = time.monotonic() + RANKS_END_TIMEOUT_SECONDS
         for program in self._programs:
             if program.line:
                 self._selector.unregister(program.stdin)

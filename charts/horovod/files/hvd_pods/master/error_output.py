@@ -25,9 +25,9 @@ from hvd_pods.shared.untrusted import one_line
 # Search the cause in this many last lines, printed within this many seconds before the launcher's
 # end: earlier tracebacks may be of errors that the script has handled.
 LAST_LINES = 400
-LAST_SECONDS = 15.0
+LAST_LINES_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
-DRAIN_WITHIN = 2.0
+OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
 # The notes, with a launcher's tag before them. C++ writes a line in one piece.
 NOTES = re.compile(
     r"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
@@ -70,8 +70,8 @@ class ErrorOutput:
         `exception_notices`: those of ranks about exceptions (rank/exception_notice.py).
         `exit_notices`: those about their exit codes and signals (rank/rank_end.py).
         """
-        self._thread.join(DRAIN_WITHIN)
-        since = time.monotonic() - LAST_SECONDS
+        self._thread.join(OUTPUT_DRAIN_TIMEOUT_SECONDS)
+        since = time.monotonic() - LAST_LINES_SECONDS
         # Copies, because processes that outlive the launcher may still write.
         return failure.find_cause(
             Evidence(

@@ -36,7 +36,7 @@ from hvd_pods.shared.run import Pod, parse_run
 LONGEST_LOG_BYTES = 4 << 20
 # The maximum number of queued events, and seconds that the master waits for them when it ends.
 MOST_WAITING = 10_000
-CLOSE_WITHIN = 2.0
+EVENT_LOG_CLOSE_TIMEOUT_SECONDS = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer, "JobReading": JobReading}
 ENUMS = {"TimerKind": TimerKind, "JobKind": JobKind}
 # Fields of the first line in addition to the run.
@@ -84,7 +84,7 @@ class EventLog:
         *,
         longest: int = LONGEST_LOG_BYTES,
         most_waiting: int = MOST_WAITING,
-        close_within: float = CLOSE_WITHIN,
+        close_within: float = EVENT_LOG_CLOSE_TIMEOUT_SECONDS,
     ) -> None:
         self._longest = longest
         self._close_within = close_within

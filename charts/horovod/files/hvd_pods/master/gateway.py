@@ -38,11 +38,11 @@ MOST_WAITING = 1 << 18
 MOST_UNWRITTEN = 1 << 20
 CHUNK = 1 << 16
 # Timeout in seconds for writing a message of the gateway itself to a client's stream.
-WRITE_WITHIN = 5.0
+MESSAGE_WRITE_TIMEOUT_SECONDS = 5.0
 # Seconds until the next client is accepted after a failure to accept one.
-AGAIN_AFTER = 0.1
+ACCEPT_RETRY_DELAY_SECONDS = 0.1
 # Timeout in seconds for a client's request.
-ASK_WITHIN = 10.0
+REQUEST_TIMEOUT_SECONDS = 10.0
 BACKLOG = 1024
 
 
@@ -54,7 +54,10 @@ class Gateway:
     """
 
     def __init__(
-        self, find_access: Callable[[], AgentAccess], put: EventSink, ask_within: float = ASK_WITHIN
+        self,
+        find_access: Callable[[], AgentAccess],
+        put: EventSink,
+        ask_within: float = REQUEST_TIMEOUT_SECONDS,
     ) -> None:
         self._find_access = find_access
         self._put = put
@@ -92,7 +95,7 @@ class Gateway:
             except OSError as problem:
                 # There are too many open files, or the client has disconnected.
                 log(f"cannot take the request of a program of this pod: {problem}")
-                time.sleep(AGAIN_AFTER)
+                time.sleep(ACCEPT_RETRY_DELAY_SECONDS)
                 continue
             try:
                 spawn("connection", partial(self._serve, client))
@@ -290,10 +293,10 @@ def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
 
 
 def write(stream: int, content: bytes) -> None:
-    """Write a message to a client's stream, if the stream takes it in WRITE_WITHIN seconds."""
+    """Write a message to a client's stream, if the stream takes it in time."""
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
-    while content and poll.poll(1000 * WRITE_WITHIN):
+    while content and poll.poll(1000 * MESSAGE_WRITE_TIMEOUT_SECONDS):
         # A writable pipe takes this many bytes without blocking (pipe(7)).
         with suppress(BlockingIOError):
             content = content[os.write(stream, content[: select.PIPE_BUF]) :]

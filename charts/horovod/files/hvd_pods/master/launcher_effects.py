@@ -44,7 +44,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import RunError
-from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
+from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 
 
 class LauncherSetup(NamedTuple):
@@ -172,5 +172,5 @@ class LauncherEffects:
             )
         evictions = {}
         if effect.terminated and self._api:
-            evictions = find_evictions(self._api, effect.terminated, AGAIN_RETRY_SECONDS)
+            evictions = find_evictions(self._api, effect.terminated, RESTART_RETRY_SECONDS)
         return CauseFound(effect.attempt, cause, key_problem, binding_problem, evictions)

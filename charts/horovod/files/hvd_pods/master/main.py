@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.cluster.job_events import CLOSE_WITHIN, JobEvents
+from hvd_pods.cluster.job_events import EVENTS_CLOSE_TIMEOUT_SECONDS, JobEvents
 from hvd_pods.cluster.kube import Api
 from hvd_pods.master import launcher_memory, serve_metrics
 from hvd_pods.master.event_log import EventLog
@@ -44,7 +44,7 @@ from hvd_pods.shared.run import parse_run
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
 # Seconds by which events that are already on the queue may delay a timer.
-MOST_LATE = 1.0
+LONGEST_TIMER_DELAY_SECONDS = 1.0
 
 
 class Master:
@@ -101,7 +101,7 @@ class Master:
             return self._queue.get()
         kind = min(timers, key=lambda kind: timers[kind])
         left = timers[kind] - time.monotonic()
-        if left < -MOST_LATE:
+        if left < -LONGEST_TIMER_DELAY_SECONDS:
             return Timer(kind)
         try:
             return self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
@@ -134,7 +134,9 @@ def end_proxy() -> None:
         log(f"asked the mesh's proxy to end (POST {path}): it answered {status}")
 
 
-def main(connect: Callable[[], Api] = Api, events_within: float = CLOSE_WITHIN) -> int:
+def main(
+    connect: Callable[[], Api] = Api, events_within: float = EVENTS_CLOSE_TIMEOUT_SECONDS
+) -> int:
     """Run; the Job decides by the exit code whether to create another master.
 
     `events_within` is the number of seconds to wait for the last events at the end.

@@ -37,7 +37,7 @@ LONGEST_NOTICE = 4096
 # Connections at a time in addition to one for each worker; the launcher needs open files, too.
 BASE_CONNECTIONS = 256
 # The largest number of seconds in a notice.
-MOST_SECONDS = 86400.0 * 365
+LARGEST_NOTICE_SECONDS = 86400.0 * 365
 # Required fields of a notice of each kind, in addition to `worker` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
     RAISED: {"text": str},
@@ -65,7 +65,7 @@ class NoticeServer:
         own_address: str,
         run: Run,
         put: EventSink,
-        seconds: float = notices.NOTICE_SEND_SECONDS,
+        seconds: float = notices.NOTICE_SEND_TIMEOUT_SECONDS,
     ) -> None:
         self._put = put
         self._secret = secrets.token_hex(16)
@@ -152,7 +152,11 @@ class NoticeServer:
                 content[name] = printable(value[:LONGEST_TEXT], keeps="")
             elif expected is int and type(value) is int and -256 < value < 256:
                 content[name] = value
-            elif expected is float and type(value) in (int, float) and 0 <= value <= MOST_SECONDS:
+            elif (
+                expected is float
+                and type(value) in (int, float)
+                and 0 <= value <= LARGEST_NOTICE_SECONDS
+            ):
                 content[name] = float(value)
             else:
                 return None

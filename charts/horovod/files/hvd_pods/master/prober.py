@@ -36,21 +36,21 @@ from hvd_pods.rules.missing_workers import NO_ANSWER
 from hvd_pods.shared.run import Pod, Worker
 
 # The pause between two attempts to connect to a worker, as a fraction of its time so far.
-PART_OF_TIME = 0.1
+CONNECT_DELAY_SHARE = 0.1
 # Attempts per second to connect to all workers together, beyond the first one for each.
-HIGHEST_RATE = 1000.0
-# TCP keepalive: idle seconds before the first probe, and between probes; SHORT_WATCH_SECONDS
-# replaces both if a worker counts as lost sooner than after PATIENT_SECONDS.
-WATCH_IDLE_SECONDS = 3
-WATCH_INTERVAL_SECONDS = 2
-SHORT_WATCH_SECONDS = 1
-PATIENT_SECONDS = 8.0
+HIGHEST_CONNECT_RATE = 1000.0
+# TCP keepalive: idle seconds before the first probe, and between probes; SHORT_KEEPALIVE_SECONDS
+# replaces both if a worker counts as lost sooner than after SHORTEST_PATIENCE_SECONDS.
+KEEPALIVE_IDLE_SECONDS = 3
+KEEPALIVE_INTERVAL_SECONDS = 2
+SHORT_KEEPALIVE_SECONDS = 1
+SHORTEST_PATIENCE_SECONDS = 8.0
 # A live worker has responded within this many times the idle seconds of the keepalive.
-HEARD_WITHIN = 2
+SILENCE_FACTOR = 2
 # Timeout in seconds for one more connection to a worker that was silent for long enough.
-LAST_TRY = 0.5
+LAST_CONNECT_TIMEOUT_SECONDS = 0.5
 # The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
-LAST_HEARD = 56
+LAST_HEARD_OFFSET = 56
 TCP_INFO_SIZE = 104
 
 
@@ -216,7 +216,7 @@ class Prober:
             return
         probed.last_problem = why
         watched = (item.kept_connection for item in self._probed if item.kept_connection)
-        limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
+        limit = SILENCE_FACTOR * keepalive_times(self._lost_after)[0]
         all_workers_silent = probed.has_answered and all(silence(one) >= limit for one in watched)
         self._put(WorkerProblem(self.attempt, probed.worker.name, why, silent, all_workers_silent))
 
@@ -291,7 +291,7 @@ class Prober:
         # A connection that fails becomes readable, too.
         self._selector.register(probed.connection, selectors.EVENT_READ, probed)
         now = time.monotonic()
-        lost_at = max(now + LAST_TRY, probed.silent_since + self._lost_after)
+        lost_at = max(now + LAST_CONNECT_TIMEOUT_SECONDS, probed.silent_since + self._lost_after)
         self._set_timer(probed, min(now + self._limits.answer_within, lost_at))
 
     def _receive(self, probed: ProbedWorker, endpoint: Endpoint, connection: socket.socket) -> None:
@@ -352,10 +352,10 @@ class Prober:
         if not probed.has_answered:
             self._report(probed, why)
             pause = min(
-                max(self._limits.first_pause, (now - probed.since) * PART_OF_TIME),
+                max(self._limits.first_pause, (now - probed.since) * CONNECT_DELAY_SHARE),
                 self._limits.longest_pause,
             )
-            self._set_timer(probed, now + max(pause, self._unanswered_count / HIGHEST_RATE))
+            self._set_timer(probed, now + max(pause, self._unanswered_count / HIGHEST_CONNECT_RATE))
             return
         if not probed.kept_connection:
             probed.is_reported = False
@@ -422,9 +422,9 @@ def _is_accepted(connection: socket.socket) -> bool:
 
 def keepalive_times(lost_after_seconds: float) -> tuple[int, int]:
     """Return TCP keepalive's idle seconds before the first probe, and those between probes."""
-    if lost_after_seconds >= PATIENT_SECONDS:
-        return WATCH_IDLE_SECONDS, WATCH_INTERVAL_SECONDS
-    return SHORT_WATCH_SECONDS, SHORT_WATCH_SECONDS
+    if lost_after_seconds >= SHORTEST_PATIENCE_SECONDS:
+        return KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS
+    return SHORT_KEEPALIVE_SECONDS, SHORT_KEEPALIVE_SECONDS
 
 
 def watch_silence(connection: socket.socket, lost_after_seconds: float) -> None:
@@ -441,5 +441,5 @@ def watch_silence(connection: socket.socket, lost_after_seconds: float) -> None:
 def silence(connection: socket.socket) -> float:
     """Return the seconds for which the other end has been silent."""
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_SIZE)
-    milliseconds: int = struct.unpack_from("I", state, LAST_HEARD)[0]
+    milliseconds: int = struct.unpack_from("I", state, LAST_HEARD_OFFSET)[0]
     return milliseconds / 1000

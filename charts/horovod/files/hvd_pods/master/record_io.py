@@ -29,7 +29,7 @@ from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found_job
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.objects import (
-    AGAIN_RETRY_SECONDS,
+    RESTART_RETRY_SECONDS,
     START_RETRY_SECONDS,
     format_precise_time,
     shorten,
@@ -41,7 +41,7 @@ from hvd_pods.shared.untrusted import printable
 # Seconds for which the release of the record is retried.
 RELEASE_RETRY_SECONDS = 10.0
 # Seconds until the second read of a Job that was not found.
-LOOK_AGAIN_AFTER = 1.0
+SECOND_READ_DELAY_SECONDS = 1.0
 RELEASE = "release"
 
 
@@ -141,7 +141,7 @@ class RecordClient:
             return False
         name = os.environ[contract.JOB]
         try:
-            found = self._api.get(f"batch/jobs/{name}", retry_seconds=AGAIN_RETRY_SECONDS)
+            found = self._api.get(f"batch/jobs/{name}", retry_seconds=RESTART_RETRY_SECONDS)
         except ApiError as problem:
             return problem.status != HTTPStatus.NOT_FOUND
         metadata = found["metadata"]
@@ -182,7 +182,7 @@ def _failed(purpose: str, problem: ApiError) -> Event:
 
 
 def read_job(
-    api: Api, run: Run, effect: ReadJob, look_again_after: float = LOOK_AGAIN_AFTER
+    api: Api, run: Run, effect: ReadJob, look_again_after: float = SECOND_READ_DELAY_SECONDS
 ) -> JobRead:
     """Read the Job and the holder of the record: only the holder acts on the state of the Job.
 

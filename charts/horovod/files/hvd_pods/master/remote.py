@@ -19,7 +19,7 @@ from hvd_pods.master.agent_connection import (
 )
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.pod.reporting import log
-from hvd_pods.rank.warm_client import WAIT_SECONDS
+from hvd_pods.rank.warm_client import WARM_TIMEOUT_SECONDS
 from hvd_pods.shared.binding import Binding
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
@@ -33,19 +33,19 @@ CONNECTIONS = 512
 MOST_RANKS = 10_000
 # Timeouts in seconds: for a worker to ask its ranks to end or to report which have ended, and to
 # report whether its ranks may stay.
-ASK_WITHIN = 10.0
-LOOK_WITHIN = 4.0
+RANKS_ASK_TIMEOUT_SECONDS = 10.0
+RANKS_LOOK_TIMEOUT_SECONDS = 4.0
 # Timeout in seconds for a worker to save the states of an earlier run: they may have many GiB.
-SAVE_WITHIN = 600.0
+STATES_SAVE_TIMEOUT_SECONDS = 600.0
 RANKS_QUERY = ("worker/graceful_termination.py", "look")
 # Timeout in seconds for the warm process of a new worker, and some seconds for the response.
-WARM_WITHIN = WAIT_SECONDS + 10.0
+WARM_ANSWER_TIMEOUT_SECONDS = WARM_TIMEOUT_SECONDS + 10.0
 # Timeout in seconds for a worker to show stacks.
-STACKS_WITHIN = 15.0
+STACKS_SHOW_TIMEOUT_SECONDS = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two checks whether the master was asked to end.
-STOP_POLL_SECONDS = 0.5
+STOP_POLL_INTERVAL_SECONDS = 0.5
 
 
 class AgentAccess(NamedTuple):
@@ -133,7 +133,7 @@ def _follow(
     until = time.monotonic() + seconds
     output = b""
     while connection.exit_code is None:
-        wait_for(connection, min(until, time.monotonic() + STOP_POLL_SECONDS))
+        wait_for(connection, min(until, time.monotonic() + STOP_POLL_INTERVAL_SECONDS))
         for kind, part in connection.step():
             output += b"" if kind == frames.EXIT else part
         why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
@@ -154,7 +154,7 @@ def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, 
 
 
 def are_states_kept(
-    access: AgentAccess, workers: Sequence[Worker], seconds: float = LOOK_WITHIN
+    access: AgentAccess, workers: Sequence[Worker], seconds: float = RANKS_LOOK_TIMEOUT_SECONDS
 ) -> bool:
     """Return whether all ranks on these workers run, and their state fits any number of ranks."""
     program = ("worker/graceful_termination.py", "kept")
@@ -167,7 +167,9 @@ def wait_until_warm(
 ) -> list[Worker]:
     """Return the workers whose ranks could begin without an import; log failures."""
     program = ["worker/wait_for_warm.py"]
-    answers = call(access, workers, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
+    answers = call(
+        access, workers, program, seconds=WARM_ANSWER_TIMEOUT_SECONDS, is_stopped=is_stopped
+    )
     for worker, (code, output) in answers.items():
         if code and not is_stopped():
             log(f"{worker.name} is not ready for ranks: {one_line(output)}")
@@ -175,7 +177,7 @@ def wait_until_warm(
 
 
 def may_continue(
-    access: AgentAccess, workers: Sequence[Worker], seconds: float = LOOK_WITHIN
+    access: AgentAccess, workers: Sequence[Worker], seconds: float = RANKS_LOOK_TIMEOUT_SECONDS
 ) -> bool:
     """Return whether all ranks on these workers run, and lose nothing if they are killed later."""
     printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=seconds))
@@ -187,7 +189,7 @@ def count_finished(
 ) -> int:
     """Count the ranks of the launch `fence` that ended with 0, on workers where all have."""
     printed = _printed_numbers(
-        call(access, workers, RANKS_QUERY, seconds=ASK_WITHIN, is_stopped=is_stopped)
+        call(access, workers, RANKS_QUERY, seconds=RANKS_ASK_TIMEOUT_SECONDS, is_stopped=is_stopped)
     ).values()
     own = (numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
@@ -196,7 +198,9 @@ def count_finished(
 def find_binding_problem(access: AgentAccess, workers: Sequence[Worker], binding: Binding) -> str:
     """Return a worker's name and why it cannot bind its ranks; empty if no worker reports it."""
     program = ["shared/binding.py", *map(str, binding)]
-    for worker, (code, output) in call(access, workers, program, seconds=LOOK_WITHIN).items():
+    for worker, (code, output) in call(
+        access, workers, program, seconds=RANKS_LOOK_TIMEOUT_SECONDS
+    ).items():
         if code == BAD_CONFIGURATION:
             return f"{worker.name}: {one_line(output.splitlines()[-1])}"
     return ""
@@ -207,7 +211,9 @@ def save_kept(
 ) -> None:
     """Make workers write the states of an earlier run to its checkpoints; log their output."""
     program = ["worker/save_states.py"]
-    answers = call(access, workers, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
+    answers = call(
+        access, workers, program, seconds=STATES_SAVE_TIMEOUT_SECONDS, is_stopped=is_stopped
+    )
     for worker, (code, output) in answers.items():
         printed = [line for line in output.splitlines() if line.startswith("[hvd ")]
         for line in printed if printed or not code else [output]:
@@ -221,7 +227,7 @@ def show_stacks(access: AgentAccess, worker: Worker, ranks: Sequence[int]) -> li
     """
     places = []
     program = ["worker/stacks.py", "--json", *map(str, ranks)]
-    _, output = call(access, [worker], program, seconds=STACKS_WITHIN)[worker]
+    _, output = call(access, [worker], program, seconds=STACKS_SHOW_TIMEOUT_SECONDS)[worker]
     for line in output.splitlines():
         try:
             answer = json.loads(line)
@@ -242,7 +248,7 @@ def ask_ranks(access: AgentAccess, workers: Sequence[Worker]) -> int:
     """Ask all ranks on these workers to end; return how many were asked. Failures are logged."""
     asked = 0
     for worker, (code, output) in call(
-        access, workers, ["worker/graceful_termination.py"], seconds=ASK_WITHIN
+        access, workers, ["worker/graceful_termination.py"], seconds=RANKS_ASK_TIMEOUT_SECONDS
     ).items():
         # The worker's Python may print warnings before and after it.
         counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))

@@ -22,10 +22,10 @@ EXCHANGE = Path(GENERATED, "results")
 # The maximum number of runs of the command, and the seconds before the second run, which double
 # before each further run.
 ATTEMPTS = 4
-FIRST_PAUSE = 5.0
+FIRST_RETRY_DELAY_SECONDS = 5.0
 # Timeout in seconds for a container that has ended to run again, and seconds between two checks.
-READY_WITHIN = 120.0
-CONTAINER_POLL_SECONDS = 0.2
+CONTAINER_READY_TIMEOUT_SECONDS = 120.0
+CONTAINER_POLL_INTERVAL_SECONDS = 0.2
 TOO_LONG = "it took longer than `results.timeoutSeconds` or `master.activeDeadlineSeconds` allows"
 TERMINATED = "the master was terminated meanwhile"
 IsStopped = Callable[[], bool]
@@ -37,8 +37,8 @@ def store(
     is_stopped: IsStopped,
     *,
     attempts: int = ATTEMPTS,
-    ready_within: float = READY_WITHIN,
-    first_pause: float = FIRST_PAUSE,
+    ready_within: float = CONTAINER_READY_TIMEOUT_SECONDS,
+    first_pause: float = FIRST_RETRY_DELAY_SECONDS,
 ) -> str:
     """Run the command at most `attempts` times; return why it failed, or "" when it succeeded.
 
@@ -99,5 +99,5 @@ def _wait(condition: Callable[[], bool], until: float, is_stopped: IsStopped) ->
     while not condition():
         if is_stopped() or time.monotonic() > until:
             return False
-        time.sleep(CONTAINER_POLL_SECONDS)
+        time.sleep(CONTAINER_POLL_INTERVAL_SECONDS)
     return True

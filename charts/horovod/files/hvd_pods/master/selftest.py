@@ -71,11 +71,11 @@ UNKNOWN = "whether the NetworkPolicy is enforced is not known"
 # needed then.
 _LAST_ATTEMPT = found_job({"metadata": {}, "spec": {"suspend": True}})
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
-GRACE = 10.0
+RANK_GRACE_PERIOD_SECONDS = 10.0
 # Timeout in seconds for a connection.
-CONNECT_WITHIN = 2.0
+CONNECT_TIMEOUT_SECONDS = 2.0
 # This many failed connections in a row do not happen by chance.
-IN_A_ROW = 3
+FAILURES_IN_A_ROW = 3
 
 
 class Timing(NamedTuple):
@@ -227,7 +227,7 @@ class SelftestEffectRunner(EffectRunner):
         A single connection may fail by chance. A series of failures that has begun is completed,
         even after that time.
         """
-        needed = 1 if is_open else IN_A_ROW
+        needed = 1 if is_open else FAILURES_IN_A_ROW
         seen = 0
         until = time.monotonic() + self._timing.settles
         while (seen or time.monotonic() < until) and not self._stopped.is_set():
@@ -244,7 +244,9 @@ class SelftestEffectRunner(EffectRunner):
         """
         expected = MARK.encode()
         try:
-            connection = socket.create_connection((address, self._run.agent_port), CONNECT_WITHIN)
+            connection = socket.create_connection(
+                (address, self._run.agent_port), CONNECT_TIMEOUT_SECONDS
+            )
             with connection, connection.makefile("rb") as stream:
                 return stream.read(len(expected)) == expected
         except OSError:
@@ -287,7 +289,7 @@ def bandwidth_run(run: Run) -> Run:
         run,
         mode=mode,
         args=args,
-        grace_seconds=GRACE,
+        grace_seconds=RANK_GRACE_PERIOD_SECONDS,
         results_timeout_seconds=0.0,
         fail_on_nan=False,
     )

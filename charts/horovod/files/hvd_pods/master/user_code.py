@@ -23,9 +23,9 @@ from hvd_pods.shared.run import Code, Pod, Worker
 from hvd_pods.shared.untrusted import one_line
 
 # Timeout in seconds for a worker to receive the code, which is at most one MiB.
-DELIVERY_TIMEOUT = 60.0
+CODE_DELIVERY_TIMEOUT_SECONDS = 60.0
 # Seconds that a worker has to report that its pip was too slow.
-ANSWER_WITHIN = 5.0
+PIP_REPORT_TIMEOUT_SECONDS = 5.0
 # Limits of a message about failed workers: reasons, and characters of each reason.
 MOST_REASONS = 8
 LONGEST_REASON = 2000
@@ -123,7 +123,7 @@ class UserCode:
             workers,
             receive,
             self._content,
-            seconds=DELIVERY_TIMEOUT,
+            seconds=CODE_DELIVERY_TIMEOUT_SECONDS,
             is_stopped=self._is_stopped,
         )
         reached = [worker for worker in workers if not answers[worker][0]]
@@ -144,7 +144,7 @@ class UserCode:
         limit = self._install_within
         log(f"{REQUIREMENTS}: pip runs on {len(workers)} workers, at most {limit:.0f} s")
         command = ["pod/packages.py", self.name, str(limit)]
-        within = limit + ANSWER_WITHIN
+        within = limit + PIP_REPORT_TIMEOUT_SECONDS
         answers = remote.call(access, workers, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():

@@ -21,7 +21,7 @@ from hvd_pods.shared.paths import GENERATED, KEYS
 from hvd_pods.shared.run import Worker
 
 # Timeout in seconds for the master's keys.
-KEYS_WITHIN = 60.0
+KEYS_TIMEOUT_SECONDS = 60.0
 
 
 class WorkerAccess:
@@ -54,7 +54,7 @@ class WorkerAccess:
     def find(self) -> AgentAccess:
         """Return how workers are reached now. Raises RunError if the keys are not found in time."""
         try:
-            keys = self._keys.result(KEYS_WITHIN)
+            keys = self._keys.result(KEYS_TIMEOUT_SECONDS)
         except FutureTimeoutError:
             raise RunError("the master has no keys yet") from None
         return AgentAccess(keys, self._agents, self.variables)

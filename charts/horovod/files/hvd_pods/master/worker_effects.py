@@ -26,7 +26,7 @@ from hvd_pods.rules.state import Assignment
 from hvd_pods.shared.errors import RunError
 
 # Timeout in seconds for a worker to end leftover processes.
-LEFTOVERS_WITHIN = 60.0
+LEFTOVERS_END_TIMEOUT_SECONDS = 60.0
 
 
 class WorkerEffects:
@@ -116,7 +116,7 @@ class WorkerEffects:
             access,
             workers,
             program,
-            seconds=LEFTOVERS_WITHIN,
+            seconds=LEFTOVERS_END_TIMEOUT_SECONDS,
             is_stopped=lambda: watched.is_closed,
         )
         for worker, (code, output) in answers.items():

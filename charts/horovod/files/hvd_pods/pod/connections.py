@@ -18,7 +18,7 @@ from hvd_pods.pod.reporting import log
 # All workers of a large run may connect at once.
 BACKLOG = 1024
 # Seconds to wait after a connection cannot be accepted, for instance for lack of descriptors.
-RETRY_AFTER = 0.1
+ACCEPT_RETRY_DELAY_SECONDS = 0.1
 
 
 class Limits(NamedTuple):
@@ -105,7 +105,7 @@ class ConnectionServer:
         try:
             connection, _ = self._listener.accept()
         except OSError:
-            time.sleep(RETRY_AFTER)
+            time.sleep(ACCEPT_RETRY_DELAY_SECONDS)
             return
         if len(self._open) >= self._limits.connections:
             self._close(next(iter(self._open)))

@@ -58,7 +58,7 @@ LIMITS = Limits(seconds=10.0, size=16384, connections=64)
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
 OTHER = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n\r\n"
 # A page is reused for this many times the seconds that it took to create.
-REUSED = 4.0
+REUSE_FACTOR = 4.0
 # The samples with which a script reports its progress, and their names in the record.
 PROGRESS = {
     "hvdchart_step": "step",
@@ -177,7 +177,9 @@ def format_page(samples: Iterable[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def make_server(page: Callable[[], str], port: int, reused: float = REUSED) -> ConnectionServer:
+def make_server(
+    page: Callable[[], str], port: int, reused: float = REUSE_FACTOR
+) -> ConnectionServer:
     """Return a server that responds to each request with `page()`.
 
     A page is reused for `reused` times as long as it took to create. Therefore a client that sends

@@ -29,9 +29,9 @@ DEBUGGED = "debugged"
 IDLE = "idle"
 LEAVING = "leaving"
 # Seconds between two checks by a worker of its ranks.
-RANK_WATCH_SECONDS = 5.0
+RANK_WATCH_INTERVAL_SECONDS = 5.0
 # The timeout in seconds for sending a notice.
-NOTICE_SEND_SECONDS = 3.0
+NOTICE_SEND_TIMEOUT_SECONDS = 3.0
 
 
 def parse_address(text: str) -> tuple[str, str, str]:
@@ -42,7 +42,7 @@ def parse_address(text: str) -> tuple[str, str, str]:
 
 
 def send(
-    address: str, fence: str, answer_within: float = NOTICE_SEND_SECONDS, **content: object
+    address: str, fence: str, answer_within: float = NOTICE_SEND_TIMEOUT_SECONDS, **content: object
 ) -> None:
     """Send a notice to the master with this fence number, and wait for its response.
 
@@ -51,7 +51,7 @@ def send(
     """
     host, port, secret = parse_address(address)
     line = json.dumps({"secret": secret, "fence": fence, **content}) + "\n"
-    with socket.create_connection((host, int(port)), NOTICE_SEND_SECONDS) as connection:
+    with socket.create_connection((host, int(port)), NOTICE_SEND_TIMEOUT_SECONDS) as connection:
         connection.sendall(line.encode())
         connection.settimeout(answer_within)
         # The master closes the connection when it has handled the notice.

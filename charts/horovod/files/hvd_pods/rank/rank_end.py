@@ -18,7 +18,7 @@ import signal
 import sys
 from contextlib import suppress
 
-from hvd_pods.pod.notices import ENDED, FAILED, FINISHED, NOTICE_SEND_SECONDS
+from hvd_pods.pod.notices import ENDED, FAILED, FINISHED, NOTICE_SEND_TIMEOUT_SECONDS
 from hvd_pods.rank import rank_registry
 from hvd_pods.shared import contract
 
@@ -41,7 +41,7 @@ def report(rank: int, status: int) -> None:
             # This end may cause failures of other ranks. There is no master while ranks go on
             # without one.
             with suppress(OSError, ValueError):
-                rank_registry.send(script, NOTICE_SEND_SECONDS, kind=FINISHED)
+                rank_registry.send(script, NOTICE_SEND_TIMEOUT_SECONDS, kind=FINISHED)
     elif script.notices:
         _report_end(script, status)
 

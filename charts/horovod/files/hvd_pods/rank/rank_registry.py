@@ -191,7 +191,7 @@ def notify(script: Script, **content: object) -> bool:
     if not script.notices:
         return True
     try:
-        send(script, notices.NOTICE_SEND_SECONDS, **content)
+        send(script, notices.NOTICE_SEND_TIMEOUT_SECONDS, **content)
     except (OSError, ValueError) as problem:
         # Imported here: each rank imports this module, and few send notices.
         from hvd_pods.pod.reporting import log

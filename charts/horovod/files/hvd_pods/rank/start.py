@@ -28,8 +28,8 @@ from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.shared.ranges import format_ranges
 
 # The timeout in seconds for the server where ranks of Horovod meet, and the delay between retries.
-STORE_TIMEOUT = 60.0
-STORE_RETRY_EVERY = 0.2
+STORE_TIMEOUT_SECONDS = 60.0
+STORE_RETRY_INTERVAL_SECONDS = 0.2
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
@@ -118,7 +118,7 @@ def authenticate_to_store(variables: Mapping[str, str]) -> None:
     """Send the run's secret to the server where ranks of Horovod meet.
 
     The server responds only to clients that have the secret. Do nothing if the launcher has no such
-    server, or the master sent no secret. Without a response within STORE_TIMEOUT seconds, log
+    server, or the master sent no secret. Without a response in time, log
     that and let the rank go on.
     """
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
@@ -126,14 +126,16 @@ def authenticate_to_store(variables: Mapping[str, str]) -> None:
     if not address or not secret:
         return
     port = int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-    until = time.monotonic() + STORE_TIMEOUT
+    until = time.monotonic() + STORE_TIMEOUT_SECONDS
     while time.monotonic() < until:
-        with suppress(OSError), socket.create_connection((address, port), STORE_TIMEOUT) as made:
+        with suppress(OSError), socket.create_connection(
+            (address, port), STORE_TIMEOUT_SECONDS
+        ) as made:
             made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
             if made.recv(1):
                 return
         # The server's backlog is so full that it could not accept this connection.
-        time.sleep(STORE_RETRY_EVERY)
+        time.sleep(STORE_RETRY_INTERVAL_SECONDS)
     print(f"[hvd] nothing answers at {address}:{port}, where ranks of Horovod meet", flush=True)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping
 
 # Seconds between two writes.
-EVERY = 1.0
+WRITE_INTERVAL_SECONDS = 1.0
 # The samples to write (pod/metrics.py).
 COUNTED = b"hvdchart_counted_step"
 STEP = "hvdchart_step"
@@ -77,7 +77,7 @@ class Counter:
                 atexit.register(self._end)
             self.step = step
             self._unwritten = (step, steps, loss)
-            if now - self._written >= EVERY or step == steps:
+            if now - self._written >= WRITE_INTERVAL_SECONDS or step == steps:
                 self._written = now
                 self._write_last()
         except Exception as problem:  # noqa: BLE001 - the script works without

@@ -38,7 +38,7 @@ GO = bytes([0])
 # The kernel's limit for one message (SCM_MAX_FD). One of the descriptors carries the JSON.
 MOST_DESCRIPTORS = 253
 # The timeout for an import that is still running: a cold start would import the same again.
-WAIT_SECONDS = 120.0
+WARM_TIMEOUT_SECONDS = 120.0
 # If a process caused one of these signals itself, it must not return to the fault.
 NOT_PASSED_ON = {
     signal.SIGKILL,
@@ -84,7 +84,7 @@ def run(
 def _connect() -> socket.socket:
     """Connect to the warm process. Raises ColdStart if no process of this user accepts."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(WAIT_SECONDS)
+    connection.settimeout(WARM_TIMEOUT_SECONDS)
     try:
         connection.connect(SOCKET)
     except OSError as problem:

@@ -30,8 +30,8 @@ from hvd_pods.shared.contract import FENCE, TAG_OUTPUT
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the failed one run no
 # handler. And the timeout for output of a rank's descendants after its end.
-KILL_AFTER = 0.2
-DRAIN_WITHIN = 2.0
+RANK_GRACE_PERIOD_SECONDS = 0.2
+OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
 # The most chunks to read from an ended rank before its end is reported.
 MOST_CHUNKS = 64
 
@@ -104,7 +104,7 @@ class WorkerRanks:
                 self._kill_at = float("inf")
                 self._send(signal.SIGKILL)
         self._note_finished()
-        until = time.monotonic() + DRAIN_WITHIN
+        until = time.monotonic() + OUTPUT_DRAIN_TIMEOUT_SECONDS
         while self._streams and time.monotonic() < until:
             self._look(until)
         for stream in self._streams.values():
@@ -171,7 +171,7 @@ class WorkerRanks:
     def _end(self) -> None:
         if not self._is_ending:
             self._is_ending = True
-            self._kill_at = time.monotonic() + KILL_AFTER
+            self._kill_at = time.monotonic() + RANK_GRACE_PERIOD_SECONDS
             self._send(signal.SIGTERM, signal.SIGCONT)
 
     def _send(self, *numbers: int) -> None:

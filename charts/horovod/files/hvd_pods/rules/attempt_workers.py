@@ -34,23 +34,23 @@ from hvd_pods.shared.run_events import RunEvent
 
 # Seconds until the pods of missing workers are read: soon at first, because an upgrade may have
 # left pods that will never answer; then rarely, because each read is a request to the API server.
-FIRST_REPORT_AFTER = 1.0
-MISSING_REPORT_SECONDS = 5.0
+FIRST_POD_READ_DELAY_SECONDS = 1.0
+MISSING_POD_POLL_INTERVAL_SECONDS = 5.0
 # Timeout in seconds for the answers of all workers whose ranks may have finished without a master.
-LEFT_WITHIN = 5.0
+ORPHANS_ANSWER_TIMEOUT_SECONDS = 5.0
 # Seconds to wait for workers that answered in the previous attempt, when there are enough others.
-MISS_WITHIN = 3.0
+EARLIER_WORKERS_TIMEOUT_SECONDS = 3.0
 # Seconds between two reads of pods while ranks train without them.
-POD_POLL_SECONDS = 60.0
+TRAINING_POD_POLL_INTERVAL_SECONDS = 60.0
 # Factor on launch.lostAfterSeconds while all workers are silent: the master itself may be offline.
 MASTER_OFFLINE_FACTOR = 5
 
 
 def begin(decision: Decision) -> None:
     """Wait for the workers of an attempt that begins."""
-    decision.set_timer(TimerKind.PODS, decision.now + FIRST_REPORT_AFTER)
+    decision.set_timer(TimerKind.PODS, decision.now + FIRST_POD_READ_DELAY_SECONDS)
     if _orphan_fence(decision.state):
-        decision.set_timer(TimerKind.RESUME, decision.now + LEFT_WITHIN)
+        decision.set_timer(TimerKind.RESUME, decision.now + ORPHANS_ANSWER_TIMEOUT_SECONDS)
     extend_deadline(decision)
 
 
@@ -64,7 +64,7 @@ def expect(state: RunState) -> AttemptWorkers:
     if before.launch:
         gone = {*before.workers.reasons, *before.launch.terminating}
         expected = frozenset(before.workers.answering) - gone
-        return AttemptWorkers(expected=expected, patience=MISS_WITHIN)
+        return AttemptWorkers(expected=expected, patience=EARLIER_WORKERS_TIMEOUT_SECONDS)
     if state.was_training:
         recorded = read_workers(state.run, state.recorded_workers)
         names = frozenset(worker.name for worker in recorded)
@@ -292,7 +292,9 @@ def list_pods(decision: Decision) -> None:
         return
     has_fewer = pod_replacement.trains_with_fewer(state)
     decision.set_timer(
-        TimerKind.PODS, decision.now + (POD_POLL_SECONDS if has_fewer else MISSING_REPORT_SECONDS)
+        TimerKind.PODS,
+        decision.now
+        + (TRAINING_POD_POLL_INTERVAL_SECONDS if has_fewer else MISSING_POD_POLL_INTERVAL_SECONDS),
     )
     if state.attempt_workers.is_listing:
         return

@@ -85,7 +85,7 @@ from hvd_pods.shared.errors import (
     ResizedError,
     RunError,
 )
-from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
+from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 from hvd_pods.shared.record import RUNNING
 from hvd_pods.shared.run_events import RunEvent
 
@@ -229,7 +229,7 @@ def _read_job(decision: Decision) -> None:
         return
     # Only the end depends on the Job: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_terminating
-    decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
+    decision.add_effects(ReadJob(RESTART_RETRY_SECONDS if is_failure else None))
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:

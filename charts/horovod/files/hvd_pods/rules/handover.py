@@ -19,10 +19,10 @@ STAYS = "stays"
 NONE = "none"
 # Seconds between two checks; for which a pod must stay; in which a StatefulSet without pods creates
 # some; and of its grace period that the master keeps.
-LOOK_FOR_SUCCESSORS_EVERY = 0.5
-STAYS_WITHIN = 1.0
-SUCCESSORS_WITHIN = 5.0
-KEPT_OF_GRACE = 3.0
+SUCCESSOR_POLL_INTERVAL_SECONDS = 0.5
+SUCCESSOR_STAY_SECONDS = 1.0
+SUCCESSOR_TIMEOUT_SECONDS = 5.0
+GRACE_RESERVE_SECONDS = 3.0
 
 
 def is_preempted(decision: Decision) -> bool:
@@ -49,7 +49,7 @@ def hand_over(decision: Decision) -> None:
 def look_for_successors(decision: Decision) -> None:
     """List the pods, if this pod may still stay."""
     state = decision.state
-    if decision.now >= state.terminating_since + state.run.grace_seconds - KEPT_OF_GRACE:
+    if decision.now >= state.terminating_since + state.run.grace_seconds - GRACE_RESERVE_SECONDS:
         decision.add_effects(Exit(state.problem))
     else:
         decision.add_effects(ListPods(state.attempt.number, ()))
@@ -67,11 +67,13 @@ def on_successors(decision: Decision, event: PodsListed) -> None:
         seen = NONE
     if seen != decision.state.successors:
         decision.state = replace(decision.state, successors=seen, successors_since=decision.now)
-    within = {STAYS: STAYS_WITHIN, NONE: SUCCESSORS_WITHIN}.get(seen, float("inf"))
+    within = {STAYS: SUCCESSOR_STAY_SECONDS, NONE: SUCCESSOR_TIMEOUT_SECONDS}.get(
+        seen, float("inf")
+    )
     if decision.now - decision.state.successors_since >= within:
         decision.add_effects(Exit(decision.state.problem))
     else:
-        decision.set_timer(TimerKind.SUCCESSORS, decision.now + LOOK_FOR_SUCCESSORS_EVERY)
+        decision.set_timer(TimerKind.SUCCESSORS, decision.now + SUCCESSOR_POLL_INTERVAL_SECONDS)
 
 
 def _will_stay(pod: Object) -> bool:

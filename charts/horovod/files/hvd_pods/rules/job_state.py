@@ -13,10 +13,10 @@ from hvd_pods.shared.objects import Object, parse_time
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
-FIRST_BACKOFF = 10.0
-LONGEST_BACKOFF = 360.0
+FIRST_BACKOFF_SECONDS = 10.0
+LONGEST_BACKOFF_SECONDS = 360.0
 # Stop waiting this many seconds before the Job's deadline: the deadline fails the Job.
-END_BEFORE = 15.0
+DEADLINE_RESERVE_SECONDS = 15.0
 NO_FIELDS: Object = {"metadata": {}, "spec": {}}
 
 
@@ -92,7 +92,9 @@ class JobReading(NamedTuple):
     @property
     def backoff(self) -> float:
         """The seconds that the Job controller waits before the next master."""
-        return float(min(FIRST_BACKOFF * 2 ** min(self.failed, 10), LONGEST_BACKOFF))
+        return float(
+            min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failed, 10), LONGEST_BACKOFF_SECONDS)
+        )
 
     @property
     def deadline(self) -> float:
@@ -117,7 +119,7 @@ class JobReading(NamedTuple):
 
     def seconds_left(self, wall: float) -> float:
         """Return the seconds until this master stops waiting because of the Job's deadline."""
-        return self.deadline - wall - END_BEFORE
+        return self.deadline - wall - DEADLINE_RESERVE_SECONDS
 
     def will_retry(self, code: int, wall: float) -> bool:
         """Return whether the Job makes another master after this one, which ends with `code`.
@@ -163,7 +165,7 @@ def interruption(job: JobReading, wall: float) -> RunError:
         why = "the master was terminated: its Job was suspended"
     elif job.is_withdrawn:
         why = "the master was terminated: its Job was deleted"
-    elif job.failure_reason == "DeadlineExceeded" or wall + FIRST_BACKOFF >= job.deadline:
+    elif job.failure_reason == "DeadlineExceeded" or wall + FIRST_BACKOFF_SECONDS >= job.deadline:
         # The controller may end the pod before the Job's condition says why.
         limit = job.spec.get("activeDeadlineSeconds")
         why = f"the run took longer than `master.activeDeadlineSeconds={limit}`"

@@ -10,7 +10,7 @@ from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import InterruptedRunError, SupersededError
-from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
+from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 from hvd_pods.shared.record import LEASE_KEPT
 
 
@@ -59,7 +59,7 @@ def watch_deadline(decision: Decision, job: JobReading) -> None:
 
 def look_before_end(decision: Decision) -> None:
     """Read the Job again before this terminating pod scales the workers down."""
-    decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
+    decision.add_effects(ReadJob(RESTART_RETRY_SECONDS))
 
 
 def end_terminated(decision: Decision, job: JobReading) -> None:

@@ -13,9 +13,9 @@ from hvd_pods.shared.errors import LostWorkerError, ResizedError, RunError
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when workers are lost, because it
 # would wait for their daemons, or when workers have come; and the same in mode direct, which starts
 # no daemons.
-END_WITHIN = 5.0
-END_WITHOUT_WORKERS_WITHIN = 1.0
-END_DIRECT_WITHIN = 0.3
+LAUNCHER_GRACE_PERIOD_SECONDS = 5.0
+RESTART_GRACE_PERIOD_SECONDS = 1.0
+DIRECT_RESTART_GRACE_PERIOD_SECONDS = 0.3
 
 
 def abort(decision: Decision, problem: RunError) -> None:
@@ -24,9 +24,9 @@ def abort(decision: Decision, problem: RunError) -> None:
     if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
     decision.launch = replace(decision.launch, problem=problem)
-    within = END_WITHIN
+    within = LAUNCHER_GRACE_PERIOD_SECONDS
     if isinstance(problem, (LostWorkerError, ResizedError)):
         is_direct = decision.state.run.mode == "direct"
-        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_WORKERS_WITHIN
+        within = DIRECT_RESTART_GRACE_PERIOD_SECONDS if is_direct else RESTART_GRACE_PERIOD_SECONDS
     decision.set_timer(TimerKind.KILL, decision.now + within)
     decision.add_effects(EndLauncher())

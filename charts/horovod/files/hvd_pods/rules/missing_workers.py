@@ -19,10 +19,10 @@ from hvd_pods.shared.run import Run, Worker
 from hvd_pods.shared.run_events import RunEvent
 
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
-REPEAT_REPORT_AFTER = 60.0
+REPORT_REPEAT_INTERVAL_SECONDS = 60.0
 # Seconds to wait for a deleted Service, whose pods have no addresses then, and for a StatefulSet
 # that was deleted or creates pods of another revision: somebody may be repairing it.
-SERVICE_WITHIN = 60.0
+REPAIR_TIMEOUT_SECONDS = 60.0
 AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
 NO_ANSWER = NoAnswer("it has not responded yet")
 
@@ -61,7 +61,7 @@ def diagnose(
             # A run that has trained had slices. Before that, their controller may be slow.
             if why.lacks_service and decision.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
-                diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
+                diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=REPAIR_TIMEOUT_SECONDS)
             found[worker] = diagnosis
     return found
 
@@ -69,7 +69,7 @@ def diagnose(
 def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
     """Return a problem that lasts until somebody repairs the worker's StatefulSet."""
     reason = f"the StatefulSet {worker.stateful_set} {what}"
-    return Diagnosis(reason, is_permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
+    return Diagnosis(reason, is_permanent=True, remedy=remedy, wait_seconds=REPAIR_TIMEOUT_SECONDS)
 
 
 def note_missing(
@@ -97,7 +97,7 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
     text = f"waiting for {_count_missing(decision, list(found))}: {'; '.join(_describe(found))}"
     if (
         text != attempt_workers.report
-        or decision.now - attempt_workers.reported_at > REPEAT_REPORT_AFTER
+        or decision.now - attempt_workers.reported_at > REPORT_REPEAT_INTERVAL_SECONDS
     ):
         decision.log(f"{text} ({decision.attempt_workers.deadline - decision.now:.0f} s left)")
         decision.attempt_workers = replace(

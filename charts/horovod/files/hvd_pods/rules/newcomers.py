@@ -22,15 +22,15 @@ from hvd_pods.shared.run import Pod
 from hvd_pods.shared.run_events import RunEvent
 
 # Seconds for which a new worker must answer before ranks are ended for it: others may come, too.
-SETTLE = 3.0
+SETTLE_SECONDS = 3.0
 # Seconds between two launches that begin because workers have come. They are doubled, up to the
 # last number, each time that a worker is lost within twice as many seconds: a worker that comes and
 # goes repeatedly must not stop the training.
-GROW_EVERY = 30.0
-LONGEST_PAUSE = 600.0
+GROWTH_INTERVAL_SECONDS = 30.0
+LONGEST_GROWTH_INTERVAL_SECONDS = 600.0
 # Seconds until the next try to prepare workers after a failure. Ranks without a kept state are
-# asked again after SETTLE, then after twice as long, up to these seconds.
-AGAIN_AFTER = 30.0
+# asked again after SETTLE_SECONDS, then after twice as long, up to these seconds.
+PREPARE_RETRY_DELAY_SECONDS = 30.0
 
 
 def note_size(decision: Decision) -> None:
@@ -43,11 +43,13 @@ def note_size(decision: Decision) -> None:
     wanted = sum(run.needed_workers.values())
     before = state.workers_before or wanted
     now = len(launch.workers)
-    pause = state.grow_pause or GROW_EVERY
+    pause = state.grow_pause or GROWTH_INTERVAL_SECONDS
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
         is_soon = decision.now - state.grown_at < 2 * pause
-        grow_pause = min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY
+        grow_pause = (
+            min(2 * pause, LONGEST_GROWTH_INTERVAL_SECONDS) if is_soon else GROWTH_INTERVAL_SECONDS
+        )
         decision.state = replace(decision.state, grow_pause=grow_pause)
         decision.report(RunEvent.SHRUNK, what)
     elif now > before:
@@ -60,9 +62,9 @@ def await_newcomers(decision: Decision) -> None:
     if not find_newcomers(decision):
         decision.clear_timers(TimerKind.GROW)
     elif TimerKind.GROW not in decision.state.timers:
-        pause = decision.state.grow_pause or GROW_EVERY
+        pause = decision.state.grow_pause or GROWTH_INTERVAL_SECONDS
         decision.set_timer(
-            TimerKind.GROW, max(decision.now + SETTLE, decision.state.grown_at + pause)
+            TimerKind.GROW, max(decision.now + SETTLE_SECONDS, decision.state.grown_at + pause)
         )
 
 
@@ -109,15 +111,17 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
     names = format_workers(
         [decision.state.assignment.workers[name] for name in event.workers if name in came]
     )
-    after = AGAIN_AFTER
+    after = PREPARE_RETRY_DELAY_SECONDS
     if event.problem:
-        pod_replacement.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
+        pod_replacement.log_once(
+            decision, f"{event.problem}; trying again in {PREPARE_RETRY_DELAY_SECONDS:.0f} s"
+        )
     elif names and not event.is_state_kept:
         # The ranks may have just started.
         refusals = decision.attempt.launch.refusals
-        after = min(SETTLE * 2**refusals, AGAIN_AFTER)
+        after = min(SETTLE_SECONDS * 2**refusals, PREPARE_RETRY_DELAY_SECONDS)
         decision.launch = replace(decision.launch, refusals=refusals + 1)
-        if after == AGAIN_AFTER:
+        if after == PREPARE_RETRY_DELAY_SECONDS:
             why = "the ranks do not keep their state in memory (keep), and would lose steps"
             pod_replacement.log_once(decision, f"{names} wait for the next attempt: {why}")
     elif names:

@@ -21,13 +21,13 @@ from hvd_pods.shared.objects import Object, parse_time
 from hvd_pods.shared.run import Worker
 
 # Seconds before a pod is force-deleted that should have ended, but whose node does not report it.
-GIVE_UP_AFTER = 60.0
+FORCE_DELETE_DELAY_SECONDS = 60.0
 # The number of stale pods of a worker that are deleted without a pause in an attempt. The second
 # one may come from a controller that has not seen the upgrade yet. If the fourth one is stale, too,
 # the StatefulSet is stale until somebody repairs it. Later ones are also deleted, but only after so
 # many seconds each.
-MOST_REPLACED = 3
-REPLACE_EVERY = 20.0
+MOST_REPLACED_AT_ONCE = 3
+REPLACE_INTERVAL_SECONDS = 20.0
 
 
 def may_replace_pods(state: RunState) -> bool:
@@ -71,7 +71,11 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
         is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)
         if is_in_the_way and _may_replace(decision, name, item["uid"]):
             stale[name] = item["uid"]
-        elif since and name not in answering and decision.wall - parse_time(since) > GIVE_UP_AFTER:
+        elif (
+            since
+            and name not in answering
+            and decision.wall - parse_time(since) > FORCE_DELETE_DELAY_SECONDS
+        ):
             node = pods[name].get("spec", {}).get("nodeName")
             log_once(decision, f"{name} should have ended at {since} on {node}: replacing it")
             ending[name] = item["uid"]
@@ -88,9 +92,9 @@ def _may_replace(decision: Decision, name: str, uid: str) -> bool:
     """Return whether a stale pod of this worker may be deleted now; if so, note the deletion."""
     attempt_workers = decision.attempt_workers
     uids, at = attempt_workers.replaced.get(name, (frozenset(), 0.0))
-    if len(uids | {uid}) > MOST_REPLACED and decision.now - at < REPLACE_EVERY:
+    if len(uids | {uid}) > MOST_REPLACED_AT_ONCE and decision.now - at < REPLACE_INTERVAL_SECONDS:
         return False
-    if len(uids) <= MOST_REPLACED:
+    if len(uids) <= MOST_REPLACED_AT_ONCE:
         uids |= {uid}
     decision.attempt_workers = replace(
         decision.attempt_workers, replaced={**attempt_workers.replaced, name: (uids, decision.now)}
@@ -102,7 +106,7 @@ def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> 
     """Return whether a StatefulSet repeatedly replaces stale pods of a worker with stale ones."""
     uids, _ = decision.attempt_workers.replaced.get(worker.name, (frozenset(), 0.0))
     # The worker may have no pod for a moment, after the last one was deleted.
-    return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
+    return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED_AT_ONCE
 
 
 def is_stale(worker: Worker, pod: Object) -> bool:

@@ -106,7 +106,7 @@ def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
     finished_at = launch.finished_at
     if not launch.finished:
         finished_at = decision.now
-        decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAME_AFTER)
+        decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAMING_DELAY_SECONDS)
     finished = tuple(dict.fromkeys((*launch.finished, _place_of(notice))))[:MOST_NOTICES]
     decision.launch = replace(launch, finished=finished, finished_at=finished_at)
 

@@ -34,7 +34,7 @@ from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
 from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError
-from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
+from hvd_pods.shared.objects import RESTART_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.shared.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
@@ -42,17 +42,17 @@ from hvd_pods.shared.untrusted import one_line, parse_count
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
-RENEW_EVERY = 10.0
-EXPIRES_AFTER = 30.0
+RENEW_INTERVAL_SECONDS = 10.0
+LOCK_DURATION_SECONDS = 30.0
 # Seconds between two reads of a record that another master holds.
-RECORD_POLL_SECONDS = 1.0
+RECORD_POLL_INTERVAL_SECONDS = 1.0
 # Seconds for which the training waits for the record to be written. It then begins without that.
 TAKE_RETRY_SECONDS = 10.0
 # More than the number of attempts of a holder that cannot write its fence numbers to the record.
 MOST_UNWRITTEN = 1000
 # Milliseconds by which a fence number of the record may be ahead of this clock. Workers accept
 # more, so that they accept the next one, too, when their clocks are behind.
-MOST_AHEAD = 43_200_000
+MOST_AHEAD_MILLISECONDS = 43_200_000
 # No number in the record is greater: it may be edited by hand.
 LARGEST_RECORD_NUMBER = 10**18
 # Characters of the names of a master and its Job.
@@ -90,7 +90,7 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
     is_free = _is_free(decision, data)
     is_silent = (
         renewal(data) == state.record_lock.seen
-        and decision.now - state.record_lock.seen_at > EXPIRES_AFTER
+        and decision.now - state.record_lock.seen_at > LOCK_DURATION_SECONDS
     )
     if is_free or is_silent:
         changes = {}
@@ -117,7 +117,7 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
-        decision.set_timer(TimerKind.READ_RECORD, decision.now + RECORD_POLL_SECONDS)
+        decision.set_timer(TimerKind.READ_RECORD, decision.now + RECORD_POLL_INTERVAL_SECONDS)
 
 
 def on_held(decision: Decision, data: Mapping[str, str]) -> None:
@@ -125,7 +125,7 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
     assignment = decision.state.assignment
     run = decision.state.run
     if decision.record_lock.is_held:
-        decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
+        decision.set_timer(TimerKind.RENEW, decision.now + RENEW_INTERVAL_SECONDS)
     if data.get(RecordKey.RUN) == run.id and data.get(RecordKey.SETTINGS_HASH) == run.settings_hash:
         _continue_counts(decision, data)
     if run.has_api_access and data.get(RecordKey.TRAINED) == assignment.uid:
@@ -264,7 +264,7 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
             lock = replace(lock, is_end_unconfirmed=lock.is_held)
-            decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
+            decision.add_effects(ReadJob(RESTART_RETRY_SECONDS))
         decision.record_lock = lock
 
 
@@ -273,7 +273,7 @@ def renew(decision: Decision) -> None:
     if not decision.record_lock.is_renewing:
         decision.record_lock = replace(decision.record_lock, is_renewing=True)
         decision.write_record(RENEW)
-    decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
+    decision.set_timer(TimerKind.RENEW, decision.now + RENEW_INTERVAL_SECONDS)
 
 
 def _continue_without(decision: Decision, message: str) -> None:
@@ -325,7 +325,7 @@ def parse_record_number(text: str | None) -> int:
 def fence_of(data: Mapping[str, str], wall: float) -> int:
     """Return a record's fence number; 0 for one that no master has written: workers refuse it."""
     fence = parse_record_number(data.get(RecordKey.FENCE))
-    return fence if fence <= wall * 1000 + MOST_AHEAD else 0
+    return fence if fence <= wall * 1000 + MOST_AHEAD_MILLISECONDS else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:

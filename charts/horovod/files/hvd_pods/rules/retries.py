@@ -24,14 +24,14 @@ from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 
 # A launcher that ran for this many seconds had trained: the failure is not in the start of the
 # script, and the next attempt begins at once.
-TRAINED_AFTER = 60.0
+SHORTEST_TRAINING_SECONDS = 60.0
 # Attempts in a row, without progress, that do not count as failures if they end because workers
 # left. Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
 MOST_UNCOUNTED = 50
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the
 # maximum.
-FIRST_PAUSE = 5.0
-LONGEST_PAUSE = 300.0
+FIRST_RETRY_DELAY_SECONDS = 5.0
+LONGEST_RETRY_DELAY_SECONDS = 300.0
 # Enough to reach the maximum. Without a limit, the pause would have no float after a thousand
 # attempts.
 MOST_DOUBLINGS = 10
@@ -90,7 +90,7 @@ class Retries:
         with fewer workers, so that a lost worker is not a failure.
         """
         # An attempt that made more progress than all earlier ones had trained, too.
-        has_trained = seconds >= TRAINED_AFTER or step > self.furthest_step
+        has_trained = seconds >= SHORTEST_TRAINING_SECONDS or step > self.furthest_step
         after = replace(self, furthest_step=max(self.furthest_step, step))
         if isinstance(problem, ResizedError):
             return Verdict(after, failures, 0.0, "the next attempt begins at once", is_change=True)
@@ -132,7 +132,7 @@ class Retries:
         if self.early_failures <= 1:
             return 0.0
         doublings = min(self.early_failures - 2, MOST_DOUBLINGS)
-        return min(FIRST_PAUSE * (1 << doublings), LONGEST_PAUSE)
+        return min(FIRST_RETRY_DELAY_SECONDS * (1 << doublings), LONGEST_RETRY_DELAY_SECONDS)
 
 
 def _has_worker_left(problem: RunError, is_elastic: bool) -> bool:

@@ -12,7 +12,7 @@ from hvd_pods.rules.events import ResultsStored
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.contract import CLEANUP
 from hvd_pods.shared.errors import ConfigurationError, InterruptedRunError, RunError
-from hvd_pods.shared.objects import AGAIN_RETRY_SECONDS
+from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 from hvd_pods.shared.record import FAILED, FINISHED, RUNNING, STORED, RecordKey
 from hvd_pods.shared.run_events import RunEvent
 
@@ -35,7 +35,7 @@ def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
         problem = ConfigurationError(f"{result}: {earlier.get(RecordKey.REASON)}; {remedy}")
         announce(decision, problem)
     decision.state = replace(decision.state, activity=Activity.FINISHING, problem=problem)
-    decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
+    decision.add_effects(ReadJob(RESTART_RETRY_SECONDS))
 
 
 def finish(decision: Decision, problem: RunError | None) -> None:

@@ -25,8 +25,8 @@ from hvd_pods.shared.run_events import RunEvent
 from hvd_pods.shared.untrusted import parse_count
 
 # Reads in the time of a lease, and the maximum number of seconds between two reads.
-LOOKS = 20
-LEASE_POLL_SECONDS = 30.0
+POLLS_PER_LEASE = 20
+LONGEST_LEASE_POLL_INTERVAL_SECONDS = 30.0
 LONGEST_LEASE_SECONDS = 604_800
 
 
@@ -109,8 +109,10 @@ def _end(decision: Decision) -> None:
 
 
 def _look_later(decision: Decision) -> None:
-    every = decision.lease.seconds / LOOKS or LEASE_POLL_SECONDS
-    decision.set_timer(TimerKind.LEASE, decision.now + min(every, LEASE_POLL_SECONDS))
+    every = decision.lease.seconds / POLLS_PER_LEASE or LONGEST_LEASE_POLL_INTERVAL_SECONDS
+    decision.set_timer(
+        TimerKind.LEASE, decision.now + min(every, LONGEST_LEASE_POLL_INTERVAL_SECONDS)
+    )
 
 
 def _renewal(job: JobReading) -> str:

@@ -13,9 +13,9 @@ from hvd_pods.rules.events import Moment
 from hvd_pods.shared.objects import format_time
 
 # Seconds in which the lines of a message arrive.
-COLLECT = 0.5
+MESSAGE_COLLECT_SECONDS = 0.5
 # A rank that is not named for so many periods had joined: its next stall is a new one.
-FORGET_AFTER = 2.5
+FORGOTTEN_PERIODS = 2.5
 # This stands for no rank: the launcher has not ended.
 NO_RANK = -1
 # Ranks that are named at a time.
@@ -41,7 +41,7 @@ class Stall(NamedTuple):
 
     def is_named_at(self, now: float) -> bool:
         """Return whether this stall was named recently, and may last."""
-        return now - self.seen < FORGET_AFTER * self.period + COLLECT
+        return now - self.seen < FORGOTTEN_PERIODS * self.period + MESSAGE_COLLECT_SECONDS
 
     def entry(self, moment: Moment) -> str:
         """Return this stall for the record at a moment, in JSON (hvdchart/run/state/stalls.py)."""

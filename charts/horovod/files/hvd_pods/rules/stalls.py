@@ -10,12 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Sequence
 
-from hvd_pods.pod.notices import RANK_WATCH_SECONDS
+from hvd_pods.pod.notices import RANK_WATCH_INTERVAL_SECONDS
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import Notice, RankMissing, StacksShown
-from hvd_pods.rules.stall_state import COLLECT, FORGET_AFTER, MOST_RANKS, NO_RANK, Stall, describe
+from hvd_pods.rules.stall_state import (
+    FORGOTTEN_PERIODS,
+    MESSAGE_COLLECT_SECONDS,
+    MOST_RANKS,
+    NO_RANK,
+    Stall,
+    describe,
+)
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
@@ -23,18 +30,18 @@ from hvd_pods.shared.errors import LaunchError
 from hvd_pods.shared.run_events import RunEvent
 
 # Seconds between two reports: a script may print Horovod's messages itself, without limit.
-STALL_REPORT_SECONDS = 5.0
+STALL_REPORT_INTERVAL_SECONDS = 5.0
 # Seconds after which ranks are named: if all ranks use no CPU, as Horovod names ranks that do not
 # join, or if ranks have not ended after another rank.
-NAME_AFTER = 60.0
+NAMING_DELAY_SECONDS = 60.0
 # A rank that a signal has stopped ends the attempt after the time of so many steps, and after so
 # many seconds at most, as PyTorch's watchdog does.
 STOPPED_STEPS = 20
-STOPPED_AT_MOST = 600.0
+LONGEST_STOP_SECONDS = 600.0
 # The minimum in seconds, and the seconds without reported steps: in general, and if each rank keeps
 # its state. With kept states, a mistake costs no step, and less time than the wait for the rank.
-STOPPED_FOR = (30.0, STOPPED_AT_MOST)
-STOPPED_FOR_KEPT = (2.0, 10.0)
+STOP_LIMITS_SECONDS = (30.0, LONGEST_STOP_SECONDS)
+KEPT_STOP_LIMITS_SECONDS = (2.0, 10.0)
 
 
 def on_missing_rank(decision: Decision, event: RankMissing) -> None:
@@ -62,7 +69,8 @@ def note_idle(decision: Decision, notice: Notice) -> None:
     idle = {
         rank: one
         for rank, one in known.items()
-        if decision.now - one["at"] < FORGET_AFTER * max(one["period"], RANK_WATCH_SECONDS)
+        if decision.now - one["at"]
+        < FORGOTTEN_PERIODS * max(one["period"], RANK_WATCH_INTERVAL_SECONDS)
     }
     decision.launch = replace(decision.launch, idle_ranks=idle)
     # Earlier ranks of a custom command have the same numbers as its present ones.
@@ -71,15 +79,17 @@ def note_idle(decision: Decision, notice: Notice) -> None:
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
-    if decision.now - since < min(NAME_AFTER, run.stall_timeout_seconds or NAME_AFTER):
+    if decision.now - since < min(
+        NAMING_DELAY_SECONDS, run.stall_timeout_seconds or NAMING_DELAY_SECONDS
+    ):
         return
-    if not decision.launch.stalls.find(rank, since, RANK_WATCH_SECONDS):
+    if not decision.launch.stalls.find(rank, since, RANK_WATCH_INTERVAL_SECONDS):
         decision.log(
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
         )
     for rank, one in idle.items():
-        period = max(one["period"], RANK_WATCH_SECONDS)
+        period = max(one["period"], RANK_WATCH_INTERVAL_SECONDS)
         add_stall(decision, Stall(rank, one["worker"], "uses no CPU", since, decision.now, period))
 
 
@@ -98,11 +108,13 @@ def report_unfinished(decision: Decision) -> None:
     since = max(launch.finished_at, decision.state.last_step)
     waited = decision.now - since
     limit = (
-        max(run.stall_timeout_seconds, NAME_AFTER) if run.stall_timeout_seconds else float("inf")
+        max(run.stall_timeout_seconds, NAMING_DELAY_SECONDS)
+        if run.stall_timeout_seconds
+        else float("inf")
     )
-    if waited < NAME_AFTER or (launch.unfinished and waited < limit):
+    if waited < NAMING_DELAY_SECONDS or (launch.unfinished and waited < limit):
         decision.set_timer(
-            TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER)
+            TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAMING_DELAY_SECONDS)
         )
         return
     unfinished = _find_unfinished(decision)
@@ -159,7 +171,7 @@ def add_stall(decision: Decision, stall: Stall) -> None:
         return
     # Do not delay the end of an attempt. Names alone are delayed, in report_stalls.
     if TimerKind.STALLS not in decision.state.timers or stall.is_measured:
-        at = decision.now + COLLECT
+        at = decision.now + MESSAGE_COLLECT_SECONDS
         decision.set_timer(
             TimerKind.STALLS, min(at, decision.state.timers.get(TimerKind.STALLS, at))
         )
@@ -178,7 +190,7 @@ def report_stalls(decision: Decision) -> None:
         return
     stalls, first = launch.stalls.collect()
     why = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
-    quiet = decision.now + STALL_REPORT_SECONDS if first else stalls.quiet_until
+    quiet = decision.now + STALL_REPORT_INTERVAL_SECONDS if first else stalls.quiet_until
     # The stacks of late ranks may not have arrived yet.
     late_now = why or launch.stalls.late
     decision.launch = replace(
@@ -217,9 +229,11 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
     if not (stall.is_stopped and run.stops_follow_steps):
         return limit
     seconds = decision.state.progress.seconds_of_step
-    least, unknown = STOPPED_FOR_KEPT if decision.state.is_state_kept else STOPPED_FOR
+    least, unknown = (
+        KEPT_STOP_LIMITS_SECONDS if decision.state.is_state_kept else STOP_LIMITS_SECONDS
+    )
     steps = unknown if seconds is None else STOPPED_STEPS * seconds
-    return min(limit, STOPPED_AT_MOST, max(steps, least))
+    return min(limit, LONGEST_STOP_SECONDS, max(steps, least))
 
 
 def _describe_limit(decision: Decision, stall: Stall) -> str:

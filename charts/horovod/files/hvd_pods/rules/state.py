@@ -22,7 +22,7 @@ from hvd_pods.shared.run_events import RunEvent
 
 # Seconds after which a silent worker is lost if all ranks keep their state: a mistake then costs no
 # step.
-LOST_AFTER_KEPT = 3.0
+KEPT_STATE_LOST_AFTER_SECONDS = 3.0
 
 
 class Activity(enum.Enum):
@@ -271,7 +271,7 @@ class RunState:
         """Return the seconds after which a silent worker is lost; 0: never."""
         is_sooner = self.is_state_kept and self.run.loss_follows_state
         return (
-            min(self.run.lost_after_seconds, LOST_AFTER_KEPT)
+            min(self.run.lost_after_seconds, KEPT_STATE_LOST_AFTER_SECONDS)
             if is_sooner
             else self.run.lost_after_seconds
         )

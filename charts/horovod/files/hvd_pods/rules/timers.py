@@ -38,10 +38,10 @@ class TimerKind(Enum):
     @property
     def is_of_attempt(self) -> bool:
         """Whether this timer ends with the attempt in which it was set."""
-        return self not in OF_RUN
+        return self not in RUN_TIMERS
 
 
-OF_RUN = (
+RUN_TIMERS = (
     TimerKind.READ_RECORD,
     TimerKind.RENEW,
     TimerKind.LEASE,

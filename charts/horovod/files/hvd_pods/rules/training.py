@@ -32,7 +32,7 @@ from hvd_pods.rules.events import (
     WorkerReached,
 )
 from hvd_pods.rules.job_state import NOT_READ, JobReading
-from hvd_pods.rules.launch_abort import END_WITHIN
+from hvd_pods.rules.launch_abort import LAUNCHER_GRACE_PERIOD_SECONDS
 from hvd_pods.rules.state import Activity, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
@@ -53,14 +53,14 @@ from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
 
 # Timeout in seconds for a terminating master to read the Job; at most a sixth of its grace.
-LEAVE_WITHIN = 5.0
+JOB_READ_TIMEOUT_SECONDS = 5.0
 # Seconds beyond the Job's back-off after which ranks that wait for another master end.
-STAY_LONGER = 60.0
+ORPHAN_RESERVE_SECONDS = 60.0
 # Seconds of its grace period that the master keeps, at most half of it: to end the remaining ranks,
 # and for the bookkeeping.
-RESERVE = 15.0
+GRACE_RESERVE_SECONDS = 15.0
 # Seconds between two checks of lost workers whose ranks may still save.
-LOOK_AGAIN_AFTER = 1.0
+LOSS_CHECK_INTERVAL_SECONDS = 1.0
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
@@ -94,7 +94,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     )
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    orphan_seconds = decision.state.job.backoff + STAY_LONGER
+    orphan_seconds = decision.state.job.backoff + ORPHAN_RESERVE_SECONDS
     decision.add_effects(StartLauncher(number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(number, chosen))
     decision.set_entry(RUNNING, decision.state.last_failure)
@@ -126,7 +126,7 @@ def _look_for_loss(decision: Decision) -> None:
     terminating = attempt.launch.terminating
     if all(terminating.get(worker.name, 0.0) > decision.now for worker in lost):
         # A terminating worker no longer answers, but its ranks may be saving.
-        decision.set_timer(TimerKind.LOSS, decision.now + LOOK_AGAIN_AFTER)
+        decision.set_timer(TimerKind.LOSS, decision.now + LOSS_CHECK_INTERVAL_SECONDS)
         return
     launch_abort.abort(decision, missing_workers.announce_loss(decision, lost))
 
@@ -153,7 +153,7 @@ def terminate(decision: Decision) -> None:
     launch = decision.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
     if run.mode == "direct" and run.has_api_access and not is_ending:
-        within = min(LEAVE_WITHIN, run.grace_seconds / 6)
+        within = min(JOB_READ_TIMEOUT_SECONDS, run.grace_seconds / 6)
         decision.set_timer(TimerKind.LEAVE, decision.now + within)
         decision.add_effects(ReadJob(within, is_for_orphans=True))
     else:
@@ -164,7 +164,7 @@ def interrupt(decision: Decision, job: JobReading = NOT_READ) -> None:
     """Let the ranks of this pod save, or continue if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
     grace = decision.state.run.grace_seconds
-    seconds = grace - min(RESERVE, grace / 2)
+    seconds = grace - min(GRACE_RESERVE_SECONDS, grace / 2)
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.launch = replace(decision.launch, is_asking=True)
@@ -185,7 +185,7 @@ def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
     decision.launch = replace(launch, is_asking=False)
     decision.add_effects(DetachLauncher())
     decision.log("the ranks go on until another master has come")
-    decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
+    decision.set_timer(TimerKind.KILL, decision.now + LAUNCHER_GRACE_PERIOD_SECONDS)
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:

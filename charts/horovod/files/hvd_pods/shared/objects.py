@@ -10,7 +10,7 @@ from hvd_pods.shared.pod_problems import Object as Object
 # Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
 # Seconds for which a call between two attempts is repeated, and the longest wait for its response.
-AGAIN_RETRY_SECONDS = 2.0
+RESTART_RETRY_SECONDS = 2.0
 # Annotations of a Job.
 NOTES = (CLEANUP, QUEUE, LEASE, RENEWED)
 # The fields of a pod or a Job that decisions need: its environment and other annotations may

@@ -17,7 +17,7 @@ from hvd_pods.shared import files, paths
 PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 # The timeout for the end of threads that an import started.
-THREADS_SECONDS = 1.0
+THREADS_END_TIMEOUT_SECONDS = 1.0
 
 
 class WarmState:
@@ -191,7 +191,7 @@ def _find_threads() -> str | None:
 
     Threads do not survive a fork, and their locks would stay locked.
     """
-    until = time.monotonic() + THREADS_SECONDS
+    until = time.monotonic() + THREADS_END_TIMEOUT_SECONDS
     while threads() > 1:
         if time.monotonic() > until:
             own = str(os.getpid())

@@ -47,8 +47,8 @@ MOST_WAITING = 1 << 18
 MOST_INPUT = 1 << 26
 # Seconds between two checks for processes of earlier attempts, and the delay before the agent
 # accepts connections again after it had too many open files.
-FENCE_EVERY = 0.01
-ACCEPT_AGAIN = 0.1
+FENCE_CHECK_INTERVAL_SECONDS = 0.01
+ACCEPT_RETRY_DELAY_SECONDS = 0.1
 BACKLOG = 1024
 # Scans for processes without a supervisor: one scan misses a process whose parent ends meanwhile.
 ORPHAN_SCANS = 3
@@ -149,7 +149,7 @@ class Agent:
         times = [self._accept_at, *(client.until for client in self._pending_clients)]
         times += [client.end_at for client in self._agent_connections]
         if self._fence.is_closed:
-            times.append(time.monotonic() + FENCE_EVERY)
+            times.append(time.monotonic() + FENCE_CHECK_INTERVAL_SECONDS)
         return min(times)
 
     def _handle_due(self) -> None:
@@ -199,7 +199,7 @@ class Agent:
                 # The connection stays in the queue: without a delay, the loop would retry at once,
                 # forever.
                 self._loop.unwatch(self._listener.fileno())
-                self._accept_at = time.monotonic() + ACCEPT_AGAIN
+                self._accept_at = time.monotonic() + ACCEPT_RETRY_DELAY_SECONDS
             return
         address = str(peer[0])
         same = [one for one in self._pending_clients if one.address == address]

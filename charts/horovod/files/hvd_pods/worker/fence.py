@@ -28,8 +28,8 @@ from hvd_pods.shared.paths import PROGRAMS
 # The deadline in seconds for killed processes to end: a process may wait for a file server. The
 # second number is the deadline for the guard of a warm rank, which loses its client, to end the
 # rank and then itself.
-GONE_WITHIN = 30.0
-GUARDS_WITHIN = 5.0
+KILLED_END_TIMEOUT_SECONDS = 30.0
+GUARDS_END_TIMEOUT_SECONDS = 5.0
 # The index in read_stat of the time at which a process started.
 STARTED = 19
 
@@ -52,8 +52,8 @@ class Fence:
         self,
         main: int,
         metrics_folder: str,
-        gone_within: float = GONE_WITHIN,
-        guards_within: float = GUARDS_WITHIN,
+        gone_within: float = KILLED_END_TIMEOUT_SECONDS,
+        guards_within: float = GUARDS_END_TIMEOUT_SECONDS,
     ) -> None:
         self.number = 0
         self._gone_within = gone_within

@@ -33,12 +33,12 @@ TEXT_SIZE = 96
 LARGEST_ANSWER = 1 << 18
 # Seconds: how long a response is reused, the timeouts of the worker and of `top`, and the delay
 # before the worker's next request after one that failed.
-REUSED = 2.0
-WORKER_WAITS = 2.0
-TOP_WAITS = 5.0
-ASK_AGAIN_AFTER = 60.0
+ANSWER_REUSE_SECONDS = 2.0
+WORKER_TIMEOUT_SECONDS = 2.0
+TOP_TIMEOUT_SECONDS = 5.0
+WORKER_RETRY_DELAY_SECONDS = 60.0
 # A client that does not read must not block the other clients.
-CLIENT_SEND_SECONDS = 1.0
+CLIENT_SEND_TIMEOUT_SECONDS = 1.0
 
 
 class NvmlReader:
@@ -136,7 +136,10 @@ class GpuClient:
     """
 
     def __init__(
-        self, path: str, waits: float = WORKER_WAITS, again_after: float = ASK_AGAIN_AFTER
+        self,
+        path: str,
+        waits: float = WORKER_TIMEOUT_SECONDS,
+        again_after: float = WORKER_RETRY_DELAY_SECONDS,
     ) -> None:
         self._path = path
         self._waits = waits
@@ -186,7 +189,7 @@ def format_lines(samples: Iterable[Sample]) -> str:
     return "".join(f"{name}{{{','.join(labels)}}} {value}\n" for name, value, labels in samples)
 
 
-def serve(listener: socket.socket, gpus: NvmlReader, reused: float = REUSED) -> None:
+def serve(listener: socket.socket, gpus: NvmlReader, reused: float = ANSWER_REUSE_SECONDS) -> None:
     """Send the state of the GPUs to each connection; repeat a response for `reused` seconds.
 
     Raises OSError without the listener.
@@ -199,14 +202,14 @@ def serve(listener: socket.socket, gpus: NvmlReader, reused: float = REUSED) -> 
             if time.monotonic() >= until:
                 answer = format_lines(gpus.read()).encode()
                 until = time.monotonic() + reused
-            connection.settimeout(CLIENT_SEND_SECONDS)
+            connection.settimeout(CLIENT_SEND_TIMEOUT_SECONDS)
             connection.sendall(answer)
 
 
 def main() -> int:
     """Serve on the socket with this number, or print a response of the server."""
     if len(sys.argv) == 1:
-        print(format_lines(ask(GPUS_SOCKET, TOP_WAITS)), end="")
+        print(format_lines(ask(GPUS_SOCKET, TOP_TIMEOUT_SECONDS)), end="")
         return 0
     listener = socket.socket(fileno=int(sys.argv[1]))
     try:

@@ -24,10 +24,10 @@ from hvd_pods.worker.kept_states import find_kept
 
 # After the ranks end, the launcher's daemon has the first number of seconds to report how they
 # ended. After the daemon ends, the agent has the second number to send its output.
-REPORT_WITHIN = 10.0
-OUTPUT_SEND_SECONDS = 1.0
+DAEMON_REPORT_TIMEOUT_SECONDS = 10.0
+OUTPUT_SEND_TIMEOUT_SECONDS = 1.0
 # Seconds between two checks for running ranks. SIGCHLD reports the end of a child at once.
-DRAIN_POLL_SECONDS = 0.2
+DRAIN_POLL_INTERVAL_SECONDS = 0.2
 # The share of the grace period after which the worker saves the kept state of running ranks.
 RANKS_SHARE = 0.5
 
@@ -55,7 +55,7 @@ def drain(
     while True:
         scripts = list(rank_registry.running())
         if scripts or rank_registry.is_any_waiting():
-            give_up_at = time.monotonic() + REPORT_WITHIN
+            give_up_at = time.monotonic() + DAEMON_REPORT_TIMEOUT_SECONDS
         # Notify the master before a rank ends: the termination is the cause of the attempt's end,
         # and the launcher waits for the other ranks.
         for script in scripts:
@@ -69,7 +69,7 @@ def drain(
         left = list(processes.descendants(agent.pid))
         if not scripts and all(map(_is_own, left)):
             # The master follows the progress until the launch ends.
-            give_up_at = min(give_up_at, time.monotonic() + OUTPUT_SEND_SECONDS)
+            give_up_at = min(give_up_at, time.monotonic() + OUTPUT_SEND_TIMEOUT_SECONDS)
         if time.monotonic() > give_up_at or not (scripts or agent.returncode is None):
             return
         wait()

@@ -211,11 +211,11 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
                         os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
                     )
 
-    look_after = notices.RANK_WATCH_SECONDS
+    look_after = notices.RANK_WATCH_INTERVAL_SECONDS
     while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))
-            look = partial(wait, graceful_termination.DRAIN_POLL_SECONDS)
+            look = partial(wait, graceful_termination.DRAIN_POLL_INTERVAL_SECONDS)
             graceful_termination.drain(agent, grace, look, saver.begin)
             while saver.is_running:
                 look()

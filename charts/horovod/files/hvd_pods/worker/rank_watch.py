@@ -17,18 +17,18 @@ from hvd_pods.shared import contract
 from hvd_pods.worker import kept_states
 
 # A variable of Horovod: the seconds between two reports about ranks that have not joined.
-PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
-DEFAULT_PERIOD = 60.0
+PERIOD_VARIABLE = "HOROVOD_STALL_CHECK_TIME_SECONDS"
+DEFAULT_PERIOD_SECONDS = 60.0
 # Horovod names a rank after one to four periods, which is a minute with 15 s: it finds some tensors
 # late only after two.
-LONGEST_PERIOD = 15
+LONGEST_PERIOD_SECONDS = 15
 # States of proc(5) in which a process waits until another process resumes it.
 STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
 # An attempt with a stopped rank ends early where the state is kept. Therefore the worker checks for
 # stopped ranks, and notifies the master of them, at this interval in seconds.
-STOPPED_EVERY = 0.5
+STOPPED_CHECK_INTERVAL_SECONDS = 0.5
 # A rank is idle below this share of a CPU, which includes the processes that it started.
 IDLE_SHARE = 0.02
 
@@ -38,9 +38,9 @@ class RankWatch:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         try:
-            self._period = float(environment.get(PERIOD) or DEFAULT_PERIOD)
+            self._period = float(environment.get(PERIOD_VARIABLE) or DEFAULT_PERIOD_SECONDS)
         except ValueError:
-            self._period = DEFAULT_PERIOD
+            self._period = DEFAULT_PERIOD_SECONDS
         self._is_silent = environment.get(contract.FRAMEWORK) in SILENT_FRAMEWORKS
         # By process and kind of notice: the start of the condition, and the time of the last
         # notice.
@@ -69,12 +69,12 @@ class RankWatch:
                 if not rank_registry.notify(scripts[pid], **content):
                     # The master does not respond: report the other ranks at the next check.
                     break
-        return STOPPED_EVERY if self._kept else notices.RANK_WATCH_SECONDS
+        return STOPPED_CHECK_INTERVAL_SECONDS if self._kept else notices.RANK_WATCH_INTERVAL_SECONDS
 
     def _period_of(self, kind: str, script: rank_registry.Script) -> float:
         """Return the seconds between two notices of a kind about a script."""
         is_often = kind == notices.STOPPED and script in self._kept
-        return min(STOPPED_EVERY, self._period) if is_often else self._period
+        return min(STOPPED_CHECK_INTERVAL_SECONDS, self._period) if is_often else self._period
 
     def _notify_of_kept(self, scripts: Collection[rank_registry.Script]) -> None:
         """Notify the master once of each rank whose state is in memory."""
@@ -89,7 +89,7 @@ class RankWatch:
         """Return the ranks that have used no CPU since the last check."""
         if not self._is_silent:
             return []
-        if self._kept and now - self._looked < notices.RANK_WATCH_SECONDS:
+        if self._kept and now - self._looked < notices.RANK_WATCH_INTERVAL_SECONDS:
             # In so short a time, a waiting rank may use as much CPU as it usually does in five
             # seconds.
             return [pid for pid in self._idle if pid in pids]
@@ -109,8 +109,10 @@ def choose_period(given: Mapping[str, str]) -> dict[str, str]:
     It is at most half of the stall timeout, so that a rank is named before the attempt ends.
     """
     timeout = int(given.get(contract.STALL_TIMEOUT, "0"))
-    period = min(LONGEST_PERIOD, max(1, timeout // 2)) if timeout else LONGEST_PERIOD
-    return {} if PERIOD in given else {PERIOD: str(period)}
+    period = (
+        min(LONGEST_PERIOD_SECONDS, max(1, timeout // 2)) if timeout else LONGEST_PERIOD_SECONDS
+    )
+    return {} if PERIOD_VARIABLE in given else {PERIOD_VARIABLE: str(period)}
 
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:

@@ -18,7 +18,7 @@ from hvd_pods.pod.metrics import parse_progress, read_script_file, select_progre
 from hvd_pods.shared import contract
 
 # Seconds between two reads of the files.
-PROGRESS_POLL_SECONDS = 1.0
+PROGRESS_POLL_INTERVAL_SECONDS = 1.0
 
 
 def read_folder(folder: Path, since: float) -> str:
@@ -38,7 +38,9 @@ def read_folder(folder: Path, since: float) -> str:
     return ""
 
 
-def report(folder: Path, seconds: float, look_every: float = PROGRESS_POLL_SECONDS) -> None:
+def report(
+    folder: Path, seconds: float, look_every: float = PROGRESS_POLL_INTERVAL_SECONDS
+) -> None:
     """Print the progress of this worker's ranks when it changes, until standard input ends.
 
     The ranks were started `seconds` ago. Older files belong to the previous attempt, which the loss

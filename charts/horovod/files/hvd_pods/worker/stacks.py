@@ -30,8 +30,8 @@ STATES = {
     "D": "waits for a disk or a file server, and cannot be interrupted",
 }
 # The timeout in seconds for all ranks to write, and the interval between two reads of a file.
-ANSWER_WITHIN = 8.0
-SETTLED = 0.1
+STACKS_WRITE_TIMEOUT_SECONDS = 8.0
+FILE_READ_INTERVAL_SECONDS = 0.1
 # The outer frames of a fork belong to the chart.
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 # A frame in the form of faulthandler. Above this number, the outer frames are left out.
@@ -70,7 +70,7 @@ def read(rank: int, pid: int, until: float) -> str:
     now = b""
     is_late = False
     while not is_late:
-        time.sleep(SETTLED)
+        time.sleep(FILE_READ_INTERVAL_SECONDS)
         # This order matters: read all content that was written before the deadline.
         is_late = time.monotonic() > until
         # The process has received the signal, and its handler, which blocks the signal, has
@@ -110,7 +110,7 @@ def main() -> int:
             asked[rank] = ask(running[rank]) if rank in running else "has ended"
         except OSError:
             asked[rank] = "has ended"
-    until = time.monotonic() + ANSWER_WITHIN
+    until = time.monotonic() + STACKS_WRITE_TIMEOUT_SECONDS
     for rank, answer in asked.items():
         shown = answer or read(rank, running[rank].pid, until).rstrip()
         line = f"rank {rank} {shown}"

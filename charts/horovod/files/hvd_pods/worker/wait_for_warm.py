@@ -13,16 +13,16 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.rank import warm_client
 
 # Only a file shows that the modules are imported.
-WARM_POLL_SECONDS = 0.1
+WARM_POLL_INTERVAL_SECONDS = 0.1
 
 
 def main() -> int:
     """Return when the warm process has imported its modules, or after the timeout of ranks."""
-    until = time.monotonic() + warm_client.WAIT_SECONDS
+    until = time.monotonic() + warm_client.WARM_TIMEOUT_SECONDS
     while Path(warm_client.DESCRIPTION).exists() and not Path(warm_client.READY).exists():
         if time.monotonic() > until:
             break
-        time.sleep(WARM_POLL_SECONDS)
+        time.sleep(WARM_POLL_INTERVAL_SECONDS)
     return 0
 
 

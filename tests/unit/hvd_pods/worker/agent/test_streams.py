@@ -58,7 +58,7 @@ def test_master_knows_how_much_of_its_input_waits_for_the_program(worker: AgentP
 
         def is_taken() -> bool:
             program.step(time.monotonic() + 0.1)
-            return program.connection.waiting <= frames.ACKNOWLEDGE_AFTER
+            return program.connection.waiting <= frames.ACKNOWLEDGED_BYTES
 
         wait_until(is_taken, 60, "the program has read it")
         program.give(b"")

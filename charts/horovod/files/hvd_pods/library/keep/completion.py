@@ -12,7 +12,7 @@ from .log import log
 from .packed_state import StepKey
 
 # Seconds that the end of the process waits for copies: a GPU may wait for a rank that is lost.
-END_WITHIN = 5.0
+EXIT_TIMEOUT_SECONDS = 5.0
 
 
 class CompletionThread:
@@ -27,7 +27,7 @@ class CompletionThread:
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="keep", daemon=True)
             self._thread.start()
-            atexit.register(self.wait, END_WITHIN)
+            atexit.register(self.wait, EXIT_TIMEOUT_SECONDS)
         self._calls.put(call)
 
     def wait(self, seconds: float | None = None) -> None:

@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
-from .completion import END_WITHIN
+from .completion import EXIT_TIMEOUT_SECONDS
 from .double_buffer import DoubleBuffer
 from .log import log
 from .packed_content import HEADER_SIZE
@@ -26,7 +26,7 @@ _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 @atexit.register
 def _wait_at_the_end() -> None:
     """Wait for copies that have begun, unless they wait for a lost rank."""
-    end = time.monotonic() + END_WITHIN
+    end = time.monotonic() + EXIT_TIMEOUT_SECONDS
     for thread in [*_threads]:
         thread.join(max(0.0, end - time.monotonic()))
 
