@@ -67,13 +67,11 @@ def test_descriptor_that_an_import_has_opened_is_not_replaced(
         number = os.dup2(file.fileno(), 300)
         warm_state.load([])
         os.close(number)
-    with (tmp_path / "of the rank").open("w") as later:
-        number_of_the_rank = later.fileno() + 1
-        reason = warm_state.find_reason(request(descriptors=[0, number]))
-        other = warm_state.find_reason(request(descriptors=[0, number_of_the_rank]))
+    reason = warm_state.find_reason(request(descriptors=[0, number]))
     assert reason
     assert reason.endswith(f" {number}")
-    assert other is None
+    # The process of the tests may have any lower descriptor open.
+    assert warm_state.find_reason(request(descriptors=[0, number + 1])) is None
 
 
 def test_module_that_uses_a_gpu_is_not_forked(warm_state: WarmState) -> None:
