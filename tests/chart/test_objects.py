@@ -196,7 +196,7 @@ def test_helm_test_pod_is_a_test_that_helm_deletes() -> None:
     policies = annotations["helm.sh/hook-delete-policy"].split(",")
     assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
     # The pod has time to start before its program's own limit begins.
-    assert selftest.TIMING.limit + 30 <= tester["spec"]["activeDeadlineSeconds"] < 300
+    assert selftest.TIMING.limit_seconds + 30 <= tester["spec"]["activeDeadlineSeconds"] < 300
 
 
 def test_helm_test_pod_equals_the_master_whose_job_it_tests() -> None:

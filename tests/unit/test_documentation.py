@@ -246,7 +246,7 @@ def test_page_of_pipelines_has_the_longest_name_of_a_run() -> None:
 
 def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
     launch = load_source()["properties"]["launch"]["properties"]
-    seconds = launch["lostAfterSeconds"]["effective"] + ProbeLimits().suspect_every
+    seconds = launch["lostAfterSeconds"]["effective"] + ProbeLimits().suspect_interval_seconds
     for name in ("faults.md", "comparison.md"):
         text = (DOCS / name).read_text("utf-8")
         found = re.findall(r"^\|.*(?:node|network).*(?:within|at most) (\d+) s\b", text, re.M)

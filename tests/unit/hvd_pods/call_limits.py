@@ -6,6 +6,6 @@ from hvd_pods.cluster.kube import CallLimits
 from tests.support.fakes.faults import TIMEOUT
 
 # A failure is visible at once.
-ONCE = CallLimits(retry=0.0)
+ONCE = CallLimits(retry_seconds=0.0)
 # Calls are repeated, with short pauses.
-PATIENT = CallLimits(retry=TIMEOUT, first_pause=0.002, longest_pause=0.01)
+PATIENT = CallLimits(retry_seconds=TIMEOUT, first_delay_seconds=0.002, longest_delay_seconds=0.01)

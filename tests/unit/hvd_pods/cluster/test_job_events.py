@@ -18,7 +18,7 @@ from tests.unit.hvd_pods.call_limits import ONCE
 
 @pytest.fixture
 def events(api_server: FakeApi) -> JobEvents:
-    return JobEvents(kube.Api(ONCE), close_within=faults.TIMEOUT)
+    return JobEvents(kube.Api(ONCE), close_timeout_seconds=faults.TIMEOUT)
 
 
 def reasons(api_server: FakeApi) -> list[str]:
@@ -54,7 +54,7 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvent
 def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
     api_server: FakeApi,
 ) -> None:
-    events = JobEvents(kube.Api(ONCE), close_within=0.01)
+    events = JobEvents(kube.Api(ONCE), close_timeout_seconds=0.01)
     answer = threading.Event()
 
     def wait_and_reset(handler: Handler) -> None:

@@ -95,7 +95,7 @@ CALLS: dict[str, Callable[[kube.Api], object]] = {
 @pytest.mark.parametrize("call", ["GET", "watch"])
 def test_an_incomplete_answer_is_an_api_error(api_server: FakeApi, what: str, call: str) -> None:
     failure, cause, seconds = BROKEN[what]
-    api = kube.Api(ONCE._replace(silence=seconds, watch=seconds))
+    api = kube.Api(ONCE._replace(silence_timeout_seconds=seconds, watch_seconds=seconds))
     api_server.fail("GET", "core/pods", failure)
     with pytest.raises(kube.ApiError, match=r"complete response .* core/pods\S* \(\w+: ") as raised:
         CALLS[call](api)

@@ -62,7 +62,7 @@ def test_event_log_ends_at_its_limit(path: Path) -> None:
 def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     """As one of a server that is away: nobody reads from this FIFO."""
     os.mkfifo(path)
-    event_log = start(path, close_within=0.01, most_waiting=5)
+    event_log = start(path, close_timeout_seconds=0.01, most_waiting=5)
     put_all(event_log, [(Moment(1.0, 2.0), WorkerGone(1, "w-0"))] * 9)
     event_log.close()
     with path.open() as reader:

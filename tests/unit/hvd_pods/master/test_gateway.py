@@ -116,7 +116,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> It
     keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
     with (
         pytest.MonkeyPatch.context() as patch,
-        start_limited(folder / "agent", release, end_within=0.1) as agent,
+        start_limited(folder / "agent", release, end_timeout_seconds=0.1) as agent,
     ):
         patch.setattr(gateway_client, "SOCKET", str(folder / "gateway.sock"))
         where = AgentAddresses(agent.port, {HOST: "127.0.0.1"})
@@ -237,7 +237,9 @@ def test_client_that_says_nothing_is_given_up(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_client, "SOCKET", str(tmp_path / "gateway.sock"))
-    gateway.Gateway(lambda: served.access, served.events.append, ask_within=0.1).start()
+    gateway.Gateway(
+        lambda: served.access, served.events.append, request_timeout_seconds=0.1
+    ).start()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(gateway_client.SOCKET)

@@ -93,7 +93,7 @@ def test_what_listens_is_judged_by_its_first_line(probe: Probe, sent: bytes, ban
 
 def test_server_that_sends_nothing_has_not_answered(probe: Probe) -> None:
     with FakeWorker(None) as worker:
-        current = probe([WORKER], worker.port, answer_within=0.05)
+        current = probe([WORKER], worker.port, answer_timeout_seconds=0.05)
         current.put(WORKER)
         timed_out = NoAnswer(f"port {worker.port} does not answer: timed out")
         current.wait_for(WorkerProblem, why=timed_out)
@@ -174,7 +174,9 @@ def test_workers_that_have_answered_leave_room_for_others(
 
 def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(probe: Probe) -> None:
     port = find_port()
-    current = probe([WORKER], port, first_pause=2 * TIMEOUT, longest_pause=2 * TIMEOUT)
+    current = probe(
+        [WORKER], port, first_delay_seconds=2 * TIMEOUT, longest_delay_seconds=2 * TIMEOUT
+    )
     current.put(WORKER)
     current.wait_for(
         WorkerProblem, why=NoAnswer(f"port {port} does not answer: Connection refused")
@@ -191,7 +193,9 @@ def two(probe: Probe) -> Iterator[tuple[Probing, Any, Any]]:
         FakeWorker(format_banner("r1"), "127.0.1.1") as first,
         FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
     ):
-        current = probe([WORKER, OTHER], first.port, lost_after_seconds=15.0, suspect_every=0.02)
+        current = probe(
+            [WORKER, OTHER], first.port, lost_after_seconds=15.0, suspect_interval_seconds=0.02
+        )
         current.put(WORKER, "127.0.1.1")
         current.put(OTHER, "127.0.1.2")
         current.wait_for(WorkerAnswers, 2)
@@ -220,7 +224,7 @@ def test_silence_of_a_worker_is_reported_again_and_again_until_it_answers(two: T
 
 def test_kept_connection_stays_until_another_one_has_a_banner(probe: Probe) -> None:
     """The agent ends connections that ask for nothing for long; each renewal tells nothing."""
-    times = {"renew_every": 0.05, "answer_within": TIMEOUT}
+    times = {"renew_interval_seconds": 0.05, "answer_timeout_seconds": TIMEOUT}
     with FakeWorker(None) as worker:
         current = probe([WORKER], worker.port, lost_after_seconds=15.0, **times)
         current.put(WORKER)
@@ -249,7 +253,9 @@ def test_worker_whose_kernel_accepts_connections_is_there_whatever_its_agent_say
 
     Otherwise, whoever connects often enough could end a training. Old connections end meanwhile.
     """
-    times = dict.fromkeys(("suspect_every", "answer_within", "renew_every"), 0.05)
+    times = dict.fromkeys(
+        ("suspect_interval_seconds", "answer_timeout_seconds", "renew_interval_seconds"), 0.05
+    )
     with FakeWorker(format_banner("r1")) as worker:
         current = probe([WORKER], worker.port, lost_after_seconds=15.0, **times)
         current.put(WORKER)

@@ -20,7 +20,9 @@ Follow = Callable[[str], ProgressFollower]
 @pytest.fixture
 def follow(taken: RecordedEvents, agents: ScriptedAgents) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two workers; the agents run the script given."""
-    pace = Pace(first_look=0.0, again_after=0.01, last_within=TIMEOUT)
+    pace = Pace(
+        first_delay_seconds=0.0, reconnect_delay_seconds=0.01, last_step_timeout_seconds=TIMEOUT
+    )
     started: list[ProgressFollower] = []
 
     def start(script: str) -> ProgressFollower:

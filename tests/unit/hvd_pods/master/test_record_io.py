@@ -286,7 +286,9 @@ def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
 
 def read_job(retry_seconds: float = 0.0) -> JobReading:
     """The Job as decisions get it."""
-    answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(retry_seconds), look_again_after=0.0)
+    answer = record_io.read_job(
+        kube.Api(ONCE), RUN, ReadJob(retry_seconds), second_read_delay_seconds=0.0
+    )
     assert isinstance(answer, JobRead)
     return answer.job
 

@@ -39,7 +39,7 @@ COSTS = {
     CreateJobEvent: 1,
 }
 # A watch of the workers' addresses begins with a list.
-WATCH = 2 * 60 / LIMITS.watch
+WATCH = 2 * 60 / LIMITS.watch_seconds
 COMMAND = 60 / (LEASE_SECONDS / RENEWALS)
 
 

@@ -103,7 +103,9 @@ def test_results_that_cannot_be_stored_are_tried_again(
     exchange: Path, sidecar: Sidecar, store: Path
 ) -> None:
     sidecar('echo x >>"$STORE/tries"; exit 9')
-    assert "exit code 9" in results.store(exchange, TIMEOUT, lambda: False, first_pause=0.01)
+    assert "exit code 9" in results.store(
+        exchange, TIMEOUT, lambda: False, first_delay_seconds=0.01
+    )
     assert len((store / "tries").read_text().splitlines()) == 4
 
 
@@ -177,6 +179,8 @@ def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
 @pytest.mark.parametrize("kind", ["link", "long file", "folder"])
 def test_request_goes_to_nothing_but_a_pipe(exchange: Path, kind: str) -> None:
     PLACE[kind](exchange / "go")
-    failure = results.store(exchange, TIMEOUT, lambda: False, attempts=1, ready_within=0.05)
+    failure = results.store(
+        exchange, TIMEOUT, lambda: False, attempts=1, ready_timeout_seconds=0.05
+    )
     assert failure not in ("", results.TOO_LONG)
     assert (exchange.parent / "user-key").read_text() == "1 PRIVATE"

@@ -25,9 +25,9 @@ from tests.unit.hvd_pods.master_pod import JOB, MasterPod
 Background = Callable[..., "Future[Any]"]
 
 
-QUICK = selftest.Timing(look_every=0.02, settles=0.5)
+QUICK = selftest.Timing(poll_interval_seconds=0.02, settle_timeout_seconds=0.5)
 # The test has one second.
-LIMITED = QUICK._replace(limit=1.0, spare=0.0)
+LIMITED = QUICK._replace(limit_seconds=1.0, spare_seconds=0.0)
 
 
 def run_test(pod: MasterPod, timing: selftest.Timing = QUICK) -> int:
@@ -187,7 +187,13 @@ def test_policy_that_nothing_enforces_is_reported(
 def test_record_is_held_while_the_policy_is_probed(guarded: MasterPod) -> None:
     """Another master would take the workers meanwhile, and the test would scale them after that."""
     # Where nothing enforces the policy, the probe takes all of this time.
-    assert run_test(guarded, QUICK._replace(limit=60.0, settles=RENEW_INTERVAL_SECONDS + 1)) == 0
+    assert (
+        run_test(
+            guarded,
+            QUICK._replace(limit_seconds=60.0, settle_timeout_seconds=RENEW_INTERVAL_SECONDS + 1),
+        )
+        == 0
+    )
     paths = [request.path for request in guarded.api.requests if request.method == "PATCH"]
     pod = f"core/pods/{TESTER}"
     during = paths[paths.index(pod) : len(paths) - paths[::-1].index(pod)]
@@ -282,7 +288,7 @@ def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
 ) -> None:
     """Or when the API server is away."""
     # A call that is repeated for longer than the test may take does not end.
-    ended.connect = partial(kube.Api, PATIENT._replace(retry=1e6))
+    ended.connect = partial(kube.Api, PATIENT._replace(retry_seconds=1e6))
     ended.put_job()
     ended.api.fail("GET", "batch/jobs", faults.status(503), times=failures)
     ended.environment()

@@ -145,7 +145,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Itera
     files = copy_files(folder, sys.executable)
     with (
         pytest.MonkeyPatch.context() as patch,
-        start_limited(folder / "agent", release, end_within=0.1) as agent,
+        start_limited(folder / "agent", release, end_timeout_seconds=0.1) as agent,
     ):
         patch.setattr(gateway_client, "SOCKET", str(folder / "generated/gateway.sock"))
         patch.setattr(mpi, "SSH", folder / "generated/bin/ssh")

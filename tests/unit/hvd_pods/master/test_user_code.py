@@ -53,7 +53,7 @@ def make_code(mounted: Path, **options: Any) -> user_code.UserCode:
 
 
 def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
-    """Code that asks for a package, which is installed within `install_within`."""
+    """Code that asks for a package, which is installed within `install_timeout_seconds`."""
     mount(mounted, "train.py", b"train")
     mount(mounted, "requirements.txt", b"numpy")
     code = make_code(mounted, **options)
@@ -205,7 +205,7 @@ def test_workers_without_the_packages_are_not_used(
         "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
         "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac"
     )
-    code = unpacked(mounted, install_within=60.0)
+    code = unpacked(mounted, install_timeout_seconds=60.0)
     addresses = {worker: Pod(f"10.0.0.{number}") for number, worker in enumerate(workers)}
     with pytest.raises(ConfigurationError) as error:
         code.deliver(agents.access, addresses)
@@ -221,7 +221,7 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
 ) -> None:
     """So does the launcher of an image without an mpirun, which the packages may have."""
     monkeypatch.setattr(packages, "install", lambda code, within: f"for {code.name}")
-    code = unpacked(mounted, install_within=60.0)
+    code = unpacked(mounted, install_timeout_seconds=60.0)
     image = {"PATH": str(tmp_path)}
     bare = code.prepare_launcher("mpirun", image)
     assert bare["PATH"] == f"{tmp_path}:{packages.FOLDER}/current/bin"

@@ -219,7 +219,7 @@ def test_the_file_that_the_chart_names_is_in_the_masters_page(tmp_path: Path) ->
 def test_page_is_served_again_for_longer_than_it_took() -> None:
     """However often anybody asks, most of the time is left for the loop of the master."""
     pages = itertools.count()
-    server = metrics.make_server(lambda: f"page {next(pages)}", 0, reused=1e9)
+    server = metrics.make_server(lambda: f"page {next(pages)}", 0, reuse_factor=1e9)
     spawn("serve", server.serve)
     assert scrape(server.port) == scrape(server.port) == "page 0"
 

@@ -67,7 +67,7 @@ class CallbackList:
                 self.on_train_batch_end(batch, {"loss": loss})
 """,
 }
-BEGIN = "from hvd_pods.rank import step_count\nstep_count.EVERY = 0.0\nstep_count.begin(3)\n"
+BEGIN = "from hvd_pods.rank import step_count\nstep_count.WRITE_INTERVAL_SECONDS = 0.0\nstep_count.begin(3)\n"
 TORCH = """
 from torch.optim.optimizer import Distributed, Optimizer
 first, second = Distributed(), Optimizer()
@@ -111,7 +111,7 @@ def test_steps_of_the_first_optimizer_are_counted_once_each(tmp_path: Path) -> N
 
 def test_the_last_step_is_known_however_soon_the_script_ends(tmp_path: Path) -> None:
     """Others are written once a second."""
-    slowly = "from hvd_pods.rank import step_count\nstep_count.EVERY = 3600.0\n"
+    slowly = "from hvd_pods.rank import step_count\nstep_count.WRITE_INTERVAL_SECONDS = 3600.0\n"
     assert run(tmp_path, slowly + TORCH)[0]["step"] == 3
 
 

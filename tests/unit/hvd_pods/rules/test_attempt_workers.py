@@ -210,7 +210,7 @@ def test_pods_in_the_way_are_replaced() -> None:
     list_pods(world, *pods)
     replaced = [({"w-0": "uid of w-0"}, None), ({"w-1": "uid of w-1"}, 0)]
     # A deletion that has failed is tried again.
-    assert [(e.uids, e.grace) for e in world.of(DeletePods)] == 2 * replaced
+    assert [(e.uids, e.grace_period_seconds) for e in world.of(DeletePods)] == 2 * replaced
     assert world.logged().count("replacing") == 2, "each is said once"
 
 

@@ -313,7 +313,7 @@ def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
     assert WALL > 1_789_957_000, "which is long ago"
     world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
     world.run_for(TRAINING_POD_POLL_INTERVAL_SECONDS)
-    replaced = [(effect.uids, effect.grace) for effect in world.of(DeletePods)]
+    replaced = [(effect.uids, effect.grace_period_seconds) for effect in world.of(DeletePods)]
     assert replaced == [({"w-3": "uid of w-3"}, 0)]
 
 

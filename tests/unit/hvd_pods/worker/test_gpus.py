@@ -132,7 +132,7 @@ def serve(folder: Path) -> Serve:
 
 def test_whoever_asks_often_gets_the_same_answer(serve: Serve) -> None:
     nvml = FakeNvml(FakeGpu(), [SECOND] * (gpus.MOST_GPUS + 9))
-    path = serve(nvml, reused=1e9)
+    path = serve(nvml, reuse_seconds=1e9)
     answers = [gpus.ask(path, 60.0) for _ in range(2)]
     assert answers[0] == answers[1] == gpus.NvmlReader(nvml).read()
     assert len(answers[0]) == 3 * gpus.MOST_GPUS < MOST_SERIES / 2, "sampleLimit of the PodMonitor"
@@ -153,7 +153,7 @@ class Hanging(FakeNvml):
 def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(serve: Serve) -> None:
     nvml = Hanging()
     path = serve(nvml)
-    asker = gpus.GpuClient(path, waits=0.05)
+    asker = gpus.GpuClient(path, timeout_seconds=0.05)
     assert asker.read() == []
     nvml.goes_on.set()
     # The process itself answers others again.
@@ -164,7 +164,7 @@ def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(serve: Se
 def test_driver_that_hung_is_asked_again_after_a_while(serve: Serve) -> None:
     nvml = Hanging()
     path = serve(nvml)
-    asker = gpus.GpuClient(path, waits=0.05, again_after=0.0)
+    asker = gpus.GpuClient(path, timeout_seconds=0.05, retry_delay_seconds=0.0)
     assert asker.read() == []
     nvml.goes_on.set()
     wait_until(asker.read, 60, "it answers")

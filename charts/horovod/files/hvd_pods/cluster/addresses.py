@@ -204,7 +204,7 @@ class SliceAddresses:
             try:
                 has_news = self._watch(self._list())
             except ApiError as problem:
-                asked_to_wait = problem.retry_after
+                asked_to_wait = problem.retry_after_seconds
                 if not self._closed.is_set() and not self._can_continue_after(problem):
                     return
             if has_news or time.monotonic() - began > SHORTEST_WATCH_SECONDS:

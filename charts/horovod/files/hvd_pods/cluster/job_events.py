@@ -29,19 +29,21 @@ class JobEvents:
     A thread sends them, in order: an unavailable API server must not delay the training.
     """
 
-    def __init__(self, api: Api | None, close_within: float = EVENTS_CLOSE_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, api: Api | None, close_timeout_seconds: float = EVENTS_CLOSE_TIMEOUT_SECONDS
+    ) -> None:
         self._api = api
-        self._close_within = close_within
+        self._close_timeout_seconds = close_timeout_seconds
         # None ends the thread.
         self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
             self._sender = spawn("send-events", partial(self._send, api))
 
     def close(self) -> None:
-        """Wait until the events are created, at most `close_within` seconds."""
+        """Wait until the events are created, at most `close_timeout_seconds`."""
         if self._api:
             self._waiting.put(None)
-            self._sender.join(self._close_within)
+            self._sender.join(self._close_timeout_seconds)
 
     def put(self, reason: str, message: str, is_warning: bool) -> None:
         """Queue an event, with the message cut at LONGEST_MESSAGE characters.

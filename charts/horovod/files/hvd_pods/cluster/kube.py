@@ -44,15 +44,15 @@ class CallLimits(NamedTuple):
     """How long calls take and are repeated, in seconds, and how much a list returns."""
 
     # Without a byte from the API server until an attempt fails.
-    silence: float = 10.0
+    silence_timeout_seconds: float = 10.0
     # Until the API server ends a watch.
-    watch: float = 60
+    watch_seconds: float = 60
     # No call is repeated for longer: the upgrade of a control plane without replicas takes minutes.
     # No pod can report its end during that time anyway.
-    retry: float = 900.0
+    retry_seconds: float = 900.0
     # Between two attempts: the first pause, and the longest one.
-    first_pause: float = 0.2
-    longest_pause: float = 10.0
+    first_delay_seconds: float = 0.2
+    longest_delay_seconds: float = 10.0
     # Items that a list returns at once.
     page: int = 500
 
@@ -84,14 +84,14 @@ class ApiError(Exception):
     """A call to the API failed.
 
     `status` is the HTTP status, or NO_ANSWER when the API server could not be reached, or its
-    response was cut or has another form than the API's. `retry_after`: the pause in seconds that
-    the server requests.
+    response was cut or has another form than the API's. `retry_after_seconds`: the pause that the
+    server requests.
     """
 
-    def __init__(self, status: int, message: str, retry_after: float = 0.0) -> None:
+    def __init__(self, status: int, message: str, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message if status == NO_ANSWER else f"{status}: {message}")
         self.status = status
-        self.retry_after = retry_after
+        self.retry_after_seconds = retry_after_seconds
 
     @property
     def is_temporary(self) -> bool:
@@ -172,17 +172,21 @@ class Api:
             query["continue"] = following
 
     def delete(
-        self, path: str, uid: str = "", retry_seconds: float | None = None, grace: int | None = None
+        self,
+        path: str,
+        uid: str = "",
+        retry_seconds: float | None = None,
+        grace_period_seconds: int | None = None,
     ) -> Object:
         """Delete the object if it still has this UID: another one may have its name by now.
 
         Without a UID, any object of this name is deleted. With another UID than the object's, the
-        ApiError has the status 409. With a `grace` of 0 seconds, a pod is removed at once, without
-        a confirmation of its node.
+        ApiError has the status 409. With a `grace_period_seconds` of 0, a pod is removed at once,
+        without a confirmation of its node.
         """
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
-        if grace is not None:
-            body["gracePeriodSeconds"] = grace
+        if grace_period_seconds is not None:
+            body["gracePeriodSeconds"] = grace_period_seconds
         return self._call(Request("DELETE", path, body=body), retry_seconds)
 
     def merge_patch(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
@@ -208,7 +212,7 @@ class Api:
 
         It is not repeated: only a new list contains the changes in between.
         """
-        query = {"timeoutSeconds": str(self._limits.watch), **query, "watch": "1"}
+        query = {"timeoutSeconds": str(self._limits.watch_seconds), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_SILENCE_FACTOR
         with self._send(Request("GET", path, query), timeout) as response:
             for line in response:
@@ -225,12 +229,12 @@ class Api:
         """
         began = self._clock.monotonic()
         shares = retry_seconds is None
-        most = self._limits.retry
+        most = self._limits.retry_seconds
         if retry_seconds is None:
             retry_seconds = most if began - self._gave_up_at > RETRY_PAUSE_SECONDS else 0.0
         until = began + min(retry_seconds, most)
         is_logged = False
-        for pause in pauses(self._limits.first_pause, self._limits.longest_pause):
+        for pause in pauses(self._limits.first_delay_seconds, self._limits.longest_delay_seconds):
             try:
                 with self._send(request, timeout) as response:
                     answer = _parse(response.read())
@@ -240,7 +244,7 @@ class Api:
                 if not problem.is_temporary:
                     self.is_away = False
                     raise
-                if not self._wait(max(pause, problem.retry_after), until):
+                if not self._wait(max(pause, problem.retry_after_seconds), until):
                     self.is_away = True
                     if shares:
                         self._gave_up_at = self._clock.monotonic()
@@ -279,7 +283,7 @@ class Api:
         Each failure, also while the response is read, is raised as ApiError: a caller that can
         continue without a response catches only that.
         """
-        limit = timeout or self._limits.silence
+        limit = timeout or self._limits.silence_timeout_seconds
         connection = HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
         try:
             headers = {

@@ -117,16 +117,16 @@ def creation_failure(api: Api, name: str) -> str:
     return newest_message([event for event in events if _is_of(event, uid)])
 
 
-def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str, str]:
+def find_evictions(api: Api, uids: Mapping[str, str], timeout_seconds: float) -> dict[str, str]:
     """Return why the kubelet has evicted pods, by their names; `uids` has their UIDs by name.
 
     Pods that were not evicted are left out, and so are pods without a UID: events of earlier pods
-    have the same name. A failure is logged, and the result is then empty. `within` is the timeout
-    in seconds for the API server's response.
+    have the same name. A failure is logged, and the result is then empty. `timeout_seconds`
+    is that for the API server's response.
     """
     query = {"fieldSelector": "involvedObject.kind=Pod,reason=Evicted"}
     try:
-        events, _ = api.list_all("core/events", query, retry_seconds=0.0, timeout=within)
+        events, _ = api.list_all("core/events", query, retry_seconds=0.0, timeout=timeout_seconds)
     except ApiError as problem:
         log(f"cannot read whether workers were evicted: {problem}")
         return {}

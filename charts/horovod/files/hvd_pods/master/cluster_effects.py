@@ -82,8 +82,12 @@ class ClusterEffects:
 
         def delete(name: str, uid: str) -> None:
             try:
-                grace = effect.grace
-                self._api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
+                self._api.delete(
+                    f"core/pods/{name}",
+                    uid,
+                    retry_seconds=0.0,
+                    grace_period_seconds=effect.grace_period_seconds,
+                )
             except ApiError as problem:
                 # Another client deleted the pod, and there may be a new one.
                 if problem.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):

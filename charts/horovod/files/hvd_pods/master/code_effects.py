@@ -40,9 +40,11 @@ class CodeEffects:
         self._end_of_watch = end_of_watch
         self._is_stopped = is_stopped
         run = self._run
-        within = run.workers_timeout_seconds if run.installs_requirements else 0.0
+        install_timeout_seconds = run.workers_timeout_seconds if run.installs_requirements else 0.0
         # All attempts share it: a worker need not get it twice.
-        self.code = UserCode(run.code, Path(CODE_SOURCE), Path(CODE), within, is_stopped)
+        self.code = UserCode(
+            run.code, Path(CODE_SOURCE), Path(CODE), install_timeout_seconds, is_stopped
+        )
 
     @carries_out(Deliver, work_queues.DELIVER)
     def deliver(self, effect: Deliver) -> Event:

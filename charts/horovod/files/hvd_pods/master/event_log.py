@@ -84,10 +84,10 @@ class EventLog:
         *,
         longest: int = LONGEST_LOG_BYTES,
         most_waiting: int = MOST_WAITING,
-        close_within: float = EVENT_LOG_CLOSE_TIMEOUT_SECONDS,
+        close_timeout_seconds: float = EVENT_LOG_CLOSE_TIMEOUT_SECONDS,
     ) -> None:
         self._longest = longest
-        self._close_within = close_within
+        self._close_timeout_seconds = close_timeout_seconds
         self._path = path
         self._assignment = assignment
         self._run = run
@@ -108,7 +108,7 @@ class EventLog:
         self._is_open = False
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
-        self._thread.join(self._close_within)
+        self._thread.join(self._close_timeout_seconds)
 
     def _follow(self) -> None:
         try:

@@ -49,20 +49,20 @@ BACKLOG = 1024
 class Gateway:
     """Serves clients in threads after `start`. `find_access` returns how workers are reached now.
 
-    `put` is called with one WorkerReached in each attempt. A client has `ask_within` seconds to
-    send its request.
+    `put` is called with one WorkerReached in each attempt. A client has
+    `request_timeout_seconds` to send its request.
     """
 
     def __init__(
         self,
         find_access: Callable[[], AgentAccess],
         put: EventSink,
-        ask_within: float = REQUEST_TIMEOUT_SECONDS,
+        request_timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> None:
         self._find_access = find_access
         self._put = put
         self._has_reported = False
-        self._ask_within = ask_within
+        self._request_timeout_seconds = request_timeout_seconds
         self._has_started = False
         # Why workers have refused this master's keys, or this master theirs, since the last call of
         # `forget`.
@@ -105,7 +105,7 @@ class Gateway:
 
     def _serve(self, client: socket.socket) -> None:
         with client:
-            client.settimeout(self._ask_within)
+            client.settimeout(self._request_timeout_seconds)
             streams: list[int] = []
             try:
                 request = receive(client, streams)

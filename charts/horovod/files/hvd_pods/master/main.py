@@ -135,17 +135,17 @@ def end_proxy() -> None:
 
 
 def main(
-    connect: Callable[[], Api] = Api, events_within: float = EVENTS_CLOSE_TIMEOUT_SECONDS
+    connect: Callable[[], Api] = Api, events_timeout_seconds: float = EVENTS_CLOSE_TIMEOUT_SECONDS
 ) -> int:
     """Run; the Job decides by the exit code whether to create another master.
 
-    `events_within` is the number of seconds to wait for the last events at the end.
+    `events_timeout_seconds` is the number of seconds to wait for the last events at the end.
     """
     run = parse_run(os.environ[contract.RUN])
     # Raise the limit before the workers are probed: each has a connection.
     launcher_memory.raise_file_limit(len(run.workers))
     api = connect() if run.has_api_access else None
-    job_events = JobEvents(api, events_within)
+    job_events = JobEvents(api, events_timeout_seconds)
     assignment = Assignment(run, *describe_self())
     master = Master(assignment, lambda put: EffectRunner(assignment, api, job_events, put))
     end_on(master, signal.SIGTERM, Terminated())

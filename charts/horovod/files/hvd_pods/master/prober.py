@@ -58,14 +58,14 @@ class ProbeLimits(NamedTuple):
     """Seconds, and a number of connections. Tests have smaller ones."""
 
     # Between two attempts to connect to a worker: the minimum and the maximum.
-    first_pause: float = 0.05
-    longest_pause: float = 2.0
+    first_delay_seconds: float = 0.05
+    longest_delay_seconds: float = 2.0
     # For a worker to accept a connection and to send its banner.
-    answer_within: float = 2.0
+    answer_timeout_seconds: float = 2.0
     # Between two attempts for a worker that answered and is silent, and between two connections.
-    suspect_every: float = 1.0
-    # Until a kept connection is renewed: before `silent_within` of worker/limits.py is over.
-    renew_every: float = 60.0
+    suspect_interval_seconds: float = 1.0
+    # Until a kept connection is renewed: sooner than `silence_timeout_seconds` of worker/limits.py.
+    renew_interval_seconds: float = 60.0
     # Connections that are open at once: many systems allow a process 1024 files.
     most_open: int = 400
 
@@ -292,7 +292,7 @@ class Prober:
         self._selector.register(probed.connection, selectors.EVENT_READ, probed)
         now = time.monotonic()
         lost_at = max(now + LAST_CONNECT_TIMEOUT_SECONDS, probed.silent_since + self._lost_after)
-        self._set_timer(probed, min(now + self._limits.answer_within, lost_at))
+        self._set_timer(probed, min(now + self._limits.answer_timeout_seconds, lost_at))
 
     def _receive(self, probed: ProbedWorker, endpoint: Endpoint, connection: socket.socket) -> None:
         try:
@@ -311,7 +311,7 @@ class Prober:
             if probed.has_answered and not banner:
                 self._end_attempt(probed)
                 probed.silent_since = math.inf
-                self._set_timer(probed, time.monotonic() + self._limits.suspect_every)
+                self._set_timer(probed, time.monotonic() + self._limits.suspect_interval_seconds)
             elif wrong:
                 # Another server is at this address now.
                 self._drop_kept_connection(probed)
@@ -339,8 +339,10 @@ class Prober:
         # A broken connection is weaker evidence than a new connection that is not accepted.
         self._report(probed, why)
         if not probed.connection:
-            is_first = now - probed.kept_since > self._limits.suspect_every
-            self._set_timer(probed, now if is_first else now + self._limits.suspect_every)
+            is_first = now - probed.kept_since > self._limits.suspect_interval_seconds
+            self._set_timer(
+                probed, now if is_first else now + self._limits.suspect_interval_seconds
+            )
 
     def _no_answer(self, problem: OSError) -> NoAnswer:
         return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
@@ -352,8 +354,8 @@ class Prober:
         if not probed.has_answered:
             self._report(probed, why)
             pause = min(
-                max(self._limits.first_pause, (now - probed.since) * CONNECT_DELAY_SHARE),
-                self._limits.longest_pause,
+                max(self._limits.first_delay_seconds, (now - probed.since) * CONNECT_DELAY_SHARE),
+                self._limits.longest_delay_seconds,
             )
             self._set_timer(probed, now + max(pause, self._unanswered_count / HIGHEST_CONNECT_RATE))
             return
@@ -361,7 +363,7 @@ class Prober:
             probed.is_reported = False
             probed.silent_since = min(probed.silent_since, now)
             self._report(probed, why, now - probed.silent_since)
-        self._set_timer(probed, now + self._limits.suspect_every)
+        self._set_timer(probed, now + self._limits.suspect_interval_seconds)
 
     def _note_answer(self, probed: ProbedWorker, endpoint: Endpoint) -> None:
         """Report that a worker answers, and keep its connection to detect its loss."""
@@ -387,7 +389,7 @@ class Prober:
         probed.kept_since = time.monotonic()
         probed.silent_since = math.inf
         self._kept_count += 1
-        self._set_timer(probed, probed.kept_since + self._limits.renew_every)
+        self._set_timer(probed, probed.kept_since + self._limits.renew_interval_seconds)
 
     def _drop_kept_connection(self, probed: ProbedWorker) -> None:
         if probed.kept_connection:

@@ -30,11 +30,11 @@ class Pace(NamedTuple):
     """The follower's pauses and timeouts, in seconds."""
 
     # Before the first look: ranks import for seconds.
-    first_look: float = 2.0
+    first_delay_seconds: float = 2.0
     # Between the end of an agent connection and the next one.
-    again_after: float = 5.0
+    reconnect_delay_seconds: float = 5.0
     # For the worker to report the last step, at the end of the training.
-    last_within: float = 2.0
+    last_step_timeout_seconds: float = 2.0
 
 
 PACE = Pace()
@@ -65,24 +65,26 @@ class ProgressFollower:
 
     def close(self, *, wait_for_last_step: bool) -> None:
         """End the agent connection; with `wait_for_last_step`, wait a moment for the last step."""
-        self._until = time.monotonic() + (self._pace.last_within if wait_for_last_step else 0.0)
+        self._until = time.monotonic() + (
+            self._pace.last_step_timeout_seconds if wait_for_last_step else 0.0
+        )
         if not self._closed.is_set():
             self._closed.set()
             # Closing the pipe wakes the thread.
             os.close(self._waker)
         if wait_for_last_step:
-            self._thread.join(self._pace.last_within)
+            self._thread.join(self._pace.last_step_timeout_seconds)
 
     def _follow(self) -> None:
         number = 0
-        pause = self._pace.first_look
+        pause = self._pace.first_delay_seconds
         while not self._closed.wait(pause):
             worker = self._workers[number % len(self._workers)]
             # After a failure, try the next worker.
             with suppress(AgentConnectionError, RunError):
                 self._follow_worker(worker)
             number = number + 1
-            pause = self._pace.again_after
+            pause = self._pace.reconnect_delay_seconds
         os.close(self._woken)
 
     def _follow_worker(self, worker: Worker) -> None:

@@ -182,14 +182,17 @@ def _failed(purpose: str, problem: ApiError) -> Event:
 
 
 def read_job(
-    api: Api, run: Run, effect: ReadJob, look_again_after: float = SECOND_READ_DELAY_SECONDS
+    api: Api,
+    run: Run,
+    effect: ReadJob,
+    second_read_delay_seconds: float = SECOND_READ_DELAY_SECONDS,
 ) -> JobRead:
     """Read the Job and the holder of the record: only the holder acts on the state of the Job.
 
-    A Job that is not found is read a second time after `look_again_after` seconds.
+    A Job that is not found is read a second time after `second_read_delay_seconds`.
     """
     began = time.monotonic()
-    job = _read_job(api, run, effect, look_again_after)
+    job = _read_job(api, run, effect, second_read_delay_seconds)
     if effect.is_for_orphans:
         return JobRead(job, is_for_orphans=True)
     retry_seconds = effect.retry_seconds
@@ -202,7 +205,7 @@ def read_job(
     return JobRead(job, record=item.get("data") or {})
 
 
-def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> JobReading:
+def _read_job(api: Api, run: Run, effect: ReadJob, second_read_delay_seconds: float) -> JobReading:
     """Read the Job, and what else its state depends on (rules/job_evidence.py)."""
     name = os.environ[contract.JOB]
     evidence = JobEvidence(os.environ[contract.JOB_UID])
@@ -216,7 +219,7 @@ def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> J
     if evidence.depends_on_masters:
         evidence = replace(evidence, is_replaced=_is_replaced(api, run))
     if evidence.depends_on_second_read:
-        time.sleep(look_again_after)
+        time.sleep(second_read_delay_seconds)
         evidence = replace(evidence, is_gone=_is_gone(api, name, effect))
     return evidence.conclude()
 

@@ -33,21 +33,21 @@ IsStopped = Callable[[], bool]
 
 def store(
     exchange: Path,
-    within: float,
+    timeout_seconds: float,
     is_stopped: IsStopped,
     *,
     attempts: int = ATTEMPTS,
-    ready_within: float = CONTAINER_READY_TIMEOUT_SECONDS,
-    first_pause: float = FIRST_RETRY_DELAY_SECONDS,
+    ready_timeout_seconds: float = CONTAINER_READY_TIMEOUT_SECONDS,
+    first_delay_seconds: float = FIRST_RETRY_DELAY_SECONDS,
 ) -> str:
     """Run the command at most `attempts` times; return why it failed, or "" when it succeeded.
 
     The container has the folder `exchange`, too.
     """
-    pause = first_pause
-    until = time.monotonic() + within
+    pause = first_delay_seconds
+    until = time.monotonic() + timeout_seconds
     for left in reversed(range(attempts)):
-        failure = _try(exchange, until, ready_within, is_stopped)
+        failure = _try(exchange, until, ready_timeout_seconds, is_stopped)
         if not failure or not left or is_stopped() or time.monotonic() + pause > until:
             break
         log(f"{failure}; trying again in {pause:.0f} s")
@@ -57,14 +57,16 @@ def store(
     return failure
 
 
-def _try(exchange: Path, until: float, ready_within: float, is_stopped: IsStopped) -> str:
+def _try(exchange: Path, until: float, ready_timeout_seconds: float, is_stopped: IsStopped) -> str:
     if time.monotonic() > until:
         return TOO_LONG
     try:
         (exchange / "answer").unlink(missing_ok=True)
         log("storing the results")
         if not _wait(
-            partial(_ask, exchange), min(until, time.monotonic() + ready_within), is_stopped
+            partial(_ask, exchange),
+            min(until, time.monotonic() + ready_timeout_seconds),
+            is_stopped,
         ):
             return TERMINATED if is_stopped() else f"the container results is not running; {_see()}"
         if not _wait(lambda: os.path.lexists(exchange / "answer"), until, is_stopped):

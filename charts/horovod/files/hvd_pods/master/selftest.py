@@ -83,13 +83,13 @@ class Timing(NamedTuple):
 
     # Until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes the
     # start of the pod.
-    limit: float = 240.0
+    limit_seconds: float = 240.0
     # Before that limit, when the test stops waiting for the run or for workers, and names which.
-    spare: float = 10.0
+    spare_seconds: float = 10.0
     # Between two reads of the Job, and between two connections.
-    look_every: float = 1.0
+    poll_interval_seconds: float = 1.0
     # Until the network has applied a changed label.
-    settles: float = 15.0
+    settle_timeout_seconds: float = 15.0
 
 
 TIMING = Timing()
@@ -218,8 +218,10 @@ class SelftestEffectRunner(EffectRunner):
     def _label(self, api: Api, component: str | None) -> None:
         # The NetworkPolicy admits a pod by this label (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
-        settles = self._timing.settles
-        api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=settles)
+        settle_timeout_seconds = self._timing.settle_timeout_seconds
+        api.merge_patch(
+            f"core/pods/{self._assignment.holder}", body, retry_seconds=settle_timeout_seconds
+        )
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
         """Return whether the agent becomes reachable, or unreachable, in time.
@@ -229,12 +231,12 @@ class SelftestEffectRunner(EffectRunner):
         """
         needed = 1 if is_open else FAILURES_IN_A_ROW
         seen = 0
-        until = time.monotonic() + self._timing.settles
+        until = time.monotonic() + self._timing.settle_timeout_seconds
         while (seen or time.monotonic() < until) and not self._stopped.is_set():
             seen = seen + 1 if self._reaches(address) == is_open else 0
             if seen == needed:
                 return True
-            time.sleep(self._timing.look_every)
+            time.sleep(self._timing.poll_interval_seconds)
         return False
 
     def _reaches(self, address: str) -> bool:
@@ -274,11 +276,11 @@ def wait_for_end(api: Api, name: str, until: float, timing: Timing = TIMING) -> 
         if has_ended(api, name, max(0.0, left)):
             return
         if left < 0:
-            raise RunError(f"the run has not ended within {timing.limit:.0f} s: {REMEDY}")
+            raise RunError(f"the run has not ended within {timing.limit_seconds:.0f} s: {REMEDY}")
         if not is_waiting:
             log(f"waiting for the run to end: {name}")
             is_waiting = True
-        time.sleep(timing.look_every)
+        time.sleep(timing.poll_interval_seconds)
 
 
 def bandwidth_run(run: Run) -> Run:
@@ -311,7 +313,9 @@ def test(api: Api, run: Run, until: float, timing: Timing) -> RunError | None:
 
     master = Master(assignment, make_effects)
     end_on(master, signal.SIGTERM, Terminated())
-    timer = threading.Timer(until + timing.spare - time.monotonic(), master.put, [Terminated()])
+    timer = threading.Timer(
+        until + timing.spare_seconds - time.monotonic(), master.put, [Terminated()]
+    )
     timer.daemon = True
     timer.start()
     try:
@@ -338,11 +342,11 @@ def main(connect: Callable[[], Api] = Api, timing: Timing = TIMING) -> int:
     began = time.monotonic()
     run = bandwidth_run(parse_run(os.environ[contract.RUN]))
     try:
-        problem = test(connect(), run, began + timing.limit - timing.spare, timing)
+        problem = test(connect(), run, began + timing.limit_seconds - timing.spare_seconds, timing)
     except (RunError, ApiError) as error:
         problem = error if isinstance(error, RunError) else RunError(str(error))
-    if problem and time.monotonic() - began >= timing.limit:
-        problem = RunError(f"the test did not end within {timing.limit:.0f} s: {REMEDY}")
+    if problem and time.monotonic() - began >= timing.limit_seconds:
+        problem = RunError(f"the test did not end within {timing.limit_seconds:.0f} s: {REMEDY}")
     code = report_failure(problem) if problem else 0
     log("the test passed" if code == 0 else f"the test failed with exit code {code}")
     return code

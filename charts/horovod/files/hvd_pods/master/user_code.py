@@ -32,7 +32,7 @@ LONGEST_REASON = 2000
 
 
 class UserCode:
-    """The code of a run, if it has a version; pip has `install_within` seconds, 0: no pip.
+    """The code of a run, if it has a version; pip has `install_timeout_seconds`, 0: no pip.
 
     The ConfigMap is mounted at `source`. `folder` has a folder for each version.
     """
@@ -42,7 +42,7 @@ class UserCode:
         code: Code,
         source: Path,
         folder: Path,
-        install_within: float = 0.0,
+        install_timeout_seconds: float = 0.0,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._code = code
@@ -50,7 +50,7 @@ class UserCode:
         self._folder = folder
         # Also the name of its folder in the workers.
         self.name = code.version
-        self._install_within = install_within
+        self._install_timeout_seconds = install_timeout_seconds
         self._is_stopped = is_stopped
         self._content = b""
         self._delivered: dict[Worker, Pod] = {}
@@ -85,7 +85,7 @@ class UserCode:
     def has_packages(self) -> bool:
         """Whether the unpacked code requires packages, and the chart installs them."""
         requirements = self.directory / REQUIREMENTS
-        return bool(self.name and self._install_within) and requirements.is_file()
+        return bool(self.name and self._install_timeout_seconds) and requirements.is_file()
 
     def prepare_launcher(self, mode: str, variables: dict[str, str]) -> dict[str, str]:
         """Return the environment of a launcher in this mode. Raises RunError when pip fails.
@@ -98,7 +98,9 @@ class UserCode:
         lacks_mpirun = mode == "mpirun" and shutil.which("mpirun", path=variables["PATH"]) is None
         is_needed = mode == "custom" or lacks_mpirun
         if is_needed:
-            installed = packages.install(self.directory, self._install_within).splitlines()[0]
+            installed = packages.install(
+                self.directory, self._install_timeout_seconds
+            ).splitlines()[0]
             log(f"{REQUIREMENTS}: the master has installed {installed}")
         # Some launchers give the ranks their own PYTHONPATH.
         is_used = is_needed or variables.get("PYTHONPATH")
@@ -141,11 +143,13 @@ class UserCode:
         self, access: remote.AgentAccess, workers: Sequence[Worker]
     ) -> dict[Worker, tuple[int, str]]:
         """Install the packages in workers; return exit code and message of each failed worker."""
-        limit = self._install_within
+        limit = self._install_timeout_seconds
         log(f"{REQUIREMENTS}: pip runs on {len(workers)} workers, at most {limit:.0f} s")
         command = ["pod/packages.py", self.name, str(limit)]
-        within = limit + PIP_REPORT_TIMEOUT_SECONDS
-        answers = remote.call(access, workers, command, seconds=within, is_stopped=self._is_stopped)
+        timeout_seconds = limit + PIP_REPORT_TIMEOUT_SECONDS
+        answers = remote.call(
+            access, workers, command, seconds=timeout_seconds, is_stopped=self._is_stopped
+        )
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()

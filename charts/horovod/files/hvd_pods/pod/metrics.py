@@ -178,12 +178,13 @@ def format_page(samples: Iterable[Sample]) -> str:
 
 
 def make_server(
-    page: Callable[[], str], port: int, reused: float = REUSE_FACTOR
+    page: Callable[[], str], port: int, reuse_factor: float = REUSE_FACTOR
 ) -> ConnectionServer:
     """Return a server that responds to each request with `page()`.
 
-    A page is reused for `reused` times as long as it took to create. Therefore a client that sends
-    requests all the time leaves most of the time to others. Raises OSError if the port is in use.
+    A page is reused for `reuse_factor` times as long as it took to create. Therefore a client that
+    sends requests all the time leaves most of the time to others. Raises OSError if the port is in
+    use.
     """
     answer = b""
     until = 0.0
@@ -197,7 +198,7 @@ def make_server(
             body = page().encode()
             answer = f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
             now = time.monotonic()
-            until = now + reused * (now - began)
+            until = now + reuse_factor * (now - began)
         return answer
 
     return ConnectionServer("", port, b"\r\n\r\n", serve_page, LIMITS)

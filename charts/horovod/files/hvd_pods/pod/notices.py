@@ -42,17 +42,20 @@ def parse_address(text: str) -> tuple[str, str, str]:
 
 
 def send(
-    address: str, fence: str, answer_within: float = NOTICE_SEND_TIMEOUT_SECONDS, **content: object
+    address: str,
+    fence: str,
+    answer_timeout_seconds: float = NOTICE_SEND_TIMEOUT_SECONDS,
+    **content: object,
 ) -> None:
     """Send a notice to the master with this fence number, and wait for its response.
 
-    The timeout is `answer_within` seconds. The master responds by closing the connection. Raises
-    OSError when it does not respond or cannot be reached, and ValueError for an invalid address.
+    The master responds by closing the connection. Raises OSError when it does not respond or cannot
+    be reached, and ValueError for an invalid address.
     """
     host, port, secret = parse_address(address)
     line = json.dumps({"secret": secret, "fence": fence, **content}) + "\n"
     with socket.create_connection((host, int(port)), NOTICE_SEND_TIMEOUT_SECONDS) as connection:
         connection.sendall(line.encode())
-        connection.settimeout(answer_within)
+        connection.settimeout(answer_timeout_seconds)
         # The master closes the connection when it has handled the notice.
         connection.recv(1)

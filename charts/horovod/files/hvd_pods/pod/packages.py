@@ -109,11 +109,11 @@ def identify(code: Path) -> str:
     return hashlib.sha256(f"{text}{code.name if refers else ''}".encode()).hexdigest()[:10]
 
 
-def install(code: Path, within: float) -> str:
+def install(code: Path, timeout_seconds: float) -> str:
     """Install the packages that this code requires where ranks find them; return a summary.
 
-    Raises RunError when the package index does not respond, or pip has not ended within `within`
-    seconds, and ConfigurationError when a retry cannot help.
+    Raises RunError when the package index does not respond, or pip has not ended within
+    `timeout_seconds`, and ConfigurationError when a retry cannot help.
     """
     try:
         FOLDER.mkdir(exist_ok=True)
@@ -127,7 +127,7 @@ def install(code: Path, within: float) -> str:
                 for entry in FOLDER.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
-                done = _fill(environment, code, within)
+                done = _fill(environment, code, timeout_seconds)
                 (environment / COMPLETE).touch()
             beside = FOLDER / f"{CURRENT}.new"
             beside.unlink(missing_ok=True)
@@ -138,7 +138,7 @@ def install(code: Path, within: float) -> str:
     return done
 
 
-def _fill(environment: Path, code: Path, within: float) -> str:
+def _fill(environment: Path, code: Path, timeout_seconds: float) -> str:
     """Install into a new virtual environment; return what was installed, and pip's warnings.
 
     Raises RunError as `install` does, and OSError.
@@ -157,11 +157,11 @@ def _fill(environment: Path, code: Path, within: float) -> str:
     constraints.write_text(_constrain(image["versions"], site))
     pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
     pip_log = environment / "pip.log"
-    code_of_pip = _run_pip(pip, variables, code, pip_log, within)
+    code_of_pip = _run_pip(pip, variables, code, pip_log, timeout_seconds)
     output = pip_log.read_text(errors="replace")
     values = find_secrets(code / REQUIREMENTS, variables)
     if code_of_pip is None:
-        late = f"pip has not ended within {within:g} s"
+        late = f"pip has not ended within {timeout_seconds:g} s"
         raise RunError(f"{late} (package index {find_index(output, values)}): {INSTEAD}")
     if code_of_pip:
         raise explain(output, values)
@@ -169,7 +169,11 @@ def _fill(environment: Path, code: Path, within: float) -> str:
 
 
 def _run_pip(
-    command: Sequence[str], variables: Mapping[str, str], folder: Path, pip_log: Path, within: float
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    folder: Path,
+    pip_log: Path,
+    timeout_seconds: float,
 ) -> int | None:
     """Run pip in a folder, with its output in `pip_log`; return its exit code, or None at timeout.
 
@@ -183,7 +187,7 @@ def _run_pip(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=within,
+            timeout=timeout_seconds,
             check=False,
         )
         return done.returncode

@@ -69,10 +69,10 @@ def _report_end(script: rank_registry.Script, status: int) -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
     # The kubelet kills the worker at the end of the grace period.
-    answer_within = float(os.environ.get(contract.GRACE, "30"))
+    answer_timeout_seconds = float(os.environ.get(contract.GRACE, "30"))
     # An error means that the master did not respond, or that a rank did not end in time.
     with rank_registry.waiting(), suppress(OSError, ValueError):
-        rank_registry.send(script, answer_within, kind=ENDED, waits=bool(status))
+        rank_registry.send(script, answer_timeout_seconds, kind=ENDED, waits=bool(status))
 
 
 def abort_under_hydra(code: int) -> None:

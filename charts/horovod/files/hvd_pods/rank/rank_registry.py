@@ -174,13 +174,13 @@ def is_any_waiting() -> bool:
     return False
 
 
-def send(script: Script, answer_within: float, **content: object) -> None:
-    """Send a notice about a rank to its master; it must respond within `answer_within` seconds.
+def send(script: Script, answer_timeout_seconds: float, **content: object) -> None:
+    """Send a notice about a rank to its master, which must respond within the timeout.
 
     Raises OSError when it does not, and ValueError for a script whose master takes no notices.
     """
     content = {"worker": socket.gethostname(), "rank": script.rank, **content}
-    notices.send(script.notices, script.fence, answer_within, **content)
+    notices.send(script.notices, script.fence, answer_timeout_seconds, **content)
 
 
 def notify(script: Script, **content: object) -> bool:

@@ -90,7 +90,7 @@ class WorkerRanks:
         self._code = 0
         self._is_ending = False
         self._kill_at = float("inf")
-        self._stay_within = stay
+        self._stay_seconds = stay
         self._stay_until = float("inf")
 
     def follow(self) -> int:
@@ -144,7 +144,7 @@ class WorkerRanks:
             return
         self._poll.unregister(0)
         streams.write(2, f"[hvd] ranks on {socket.gethostname()} go on without a master\n".encode())
-        self._stay_until = time.monotonic() + self._stay_within
+        self._stay_until = time.monotonic() + self._stay_seconds
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nothing, number)

@@ -147,11 +147,11 @@ class ListPods(Effect):
 class DeletePods(Effect):
     """Delete pods, by name, if they still have these UIDs.
 
-    `grace` is in seconds; 0 does not wait for their nodes, and None is the pods' own.
+    `grace_period_seconds`: 0 does not wait for their nodes, and None is the pods' own.
     """
 
     uids: Mapping[str, str]
-    grace: int | None = None
+    grace_period_seconds: int | None = None
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,10 @@ def on_successors(decision: Decision, event: PodsListed) -> None:
         seen = NONE
     if seen != decision.state.successors:
         decision.state = replace(decision.state, successors=seen, successors_since=decision.now)
-    within = {STAYS: SUCCESSOR_STAY_SECONDS, NONE: SUCCESSOR_TIMEOUT_SECONDS}.get(
+    needed_seconds = {STAYS: SUCCESSOR_STAY_SECONDS, NONE: SUCCESSOR_TIMEOUT_SECONDS}.get(
         seen, float("inf")
     )
-    if decision.now - decision.state.successors_since >= within:
+    if decision.now - decision.state.successors_since >= needed_seconds:
         decision.add_effects(Exit(decision.state.problem))
     else:
         decision.set_timer(TimerKind.SUCCESSORS, decision.now + SUCCESSOR_POLL_INTERVAL_SECONDS)

@@ -24,9 +24,11 @@ def abort(decision: Decision, problem: RunError) -> None:
     if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
     decision.launch = replace(decision.launch, problem=problem)
-    within = LAUNCHER_GRACE_PERIOD_SECONDS
+    grace_period_seconds = LAUNCHER_GRACE_PERIOD_SECONDS
     if isinstance(problem, (LostWorkerError, ResizedError)):
         is_direct = decision.state.run.mode == "direct"
-        within = DIRECT_RESTART_GRACE_PERIOD_SECONDS if is_direct else RESTART_GRACE_PERIOD_SECONDS
-    decision.set_timer(TimerKind.KILL, decision.now + within)
+        grace_period_seconds = (
+            DIRECT_RESTART_GRACE_PERIOD_SECONDS if is_direct else RESTART_GRACE_PERIOD_SECONDS
+        )
+    decision.set_timer(TimerKind.KILL, decision.now + grace_period_seconds)
     decision.add_effects(EndLauncher())

@@ -85,7 +85,7 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
         )
         decision.add_effects(DeletePods(stale))
     if ending:
-        decision.add_effects(DeletePods(ending, grace=0))
+        decision.add_effects(DeletePods(ending, grace_period_seconds=0))
 
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:

@@ -153,9 +153,9 @@ def terminate(decision: Decision) -> None:
     launch = decision.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
     if run.mode == "direct" and run.has_api_access and not is_ending:
-        within = min(JOB_READ_TIMEOUT_SECONDS, run.grace_seconds / 6)
-        decision.set_timer(TimerKind.LEAVE, decision.now + within)
-        decision.add_effects(ReadJob(within, is_for_orphans=True))
+        timeout_seconds = min(JOB_READ_TIMEOUT_SECONDS, run.grace_seconds / 6)
+        decision.set_timer(TimerKind.LEAVE, decision.now + timeout_seconds)
+        decision.add_effects(ReadJob(timeout_seconds, is_for_orphans=True))
     else:
         interrupt(decision)
 

@@ -156,12 +156,12 @@ class Agent:
         now = time.monotonic()
         for client in [one for one in self._pending_clients if one.until <= now]:
             if client.channel:
-                within = self._limits.request_within
-                self._log(f"{client.address} has sent no request within {within:g} s")
+                timeout_seconds = self._limits.request_timeout_seconds
+                self._log(f"{client.address} has sent no request within {timeout_seconds:g} s")
             self._drop(client)
         for client in [one for one in self._agent_connections if one.end_at <= now]:
             # The deadline repeats: training code may have stopped the supervisor.
-            client.end_at = now + self._limits.end_within
+            client.end_at = now + self._limits.end_timeout_seconds
             if client.program and client.program.exit_code is None:
                 client.program.kill()
             else:
@@ -207,7 +207,9 @@ class Agent:
             self._drop(same[0])
         elif len(self._pending_clients) >= self._limits.pending_clients:
             self._drop(self._pending_clients[0])
-        client = Client(connection, address, time.monotonic() + self._limits.silent_within)
+        client = Client(
+            connection, address, time.monotonic() + self._limits.silence_timeout_seconds
+        )
         self._pending_clients.append(client)
         connection.setblocking(False)
         with suppress(OSError):
@@ -228,7 +230,7 @@ class Agent:
                     raise ConnectionResetError("the connection has ended")
                 channel = frames.Channel(client.connection, self._keys.server())
                 client.channel = channel
-                client.until = time.monotonic() + self._limits.request_within
+                client.until = time.monotonic() + self._limits.request_timeout_seconds
             for kind, content in channel.receive():
                 self._authenticate(client, channel)
                 self._handle_frame(client, kind, content)
@@ -369,7 +371,7 @@ class Agent:
             self._drop(client)
             return
         # The master closes the connection: if this end closed it, data in transit would be lost.
-        client.end_at = time.monotonic() + self._limits.close_within
+        client.end_at = time.monotonic() + self._limits.close_timeout_seconds
         self._send(client, client.channel, frames.EXIT, frames.NUMBER.pack(code))
 
     def _end_orphans(self, client: Client) -> None:
@@ -400,7 +402,7 @@ class Agent:
         client.program.read_output(True)
         # A program that stays ends itself. The agent ends it if it does not.
         stay = client.request.stay if client.request and client.may_continue else 0.0
-        client.end_at = time.monotonic() + stay + self._limits.end_within
+        client.end_at = time.monotonic() + stay + self._limits.end_timeout_seconds
 
     def _refuse(self, client: Client, reason: str) -> None:
         """Send a client the reason for its refusal, and close its connection."""
@@ -435,7 +437,9 @@ class Agent:
     def _log(self, message: str) -> None:
         """Log a line about a client, within the limit on lines."""
         now = time.monotonic()
-        self._lines = [one for one in self._lines if now - one < self._limits.lines_every]
+        self._lines = [
+            one for one in self._lines if now - one < self._limits.lines_interval_seconds
+        ]
         if len(self._lines) < self._limits.lines:
             self._lines.append(now)
             log(f"agent: {message}")

@@ -52,12 +52,12 @@ class Fence:
         self,
         main: int,
         metrics_folder: str,
-        gone_within: float = KILLED_END_TIMEOUT_SECONDS,
-        guards_within: float = GUARDS_END_TIMEOUT_SECONDS,
+        end_timeout_seconds: float = KILLED_END_TIMEOUT_SECONDS,
+        guards_timeout_seconds: float = GUARDS_END_TIMEOUT_SECONDS,
     ) -> None:
         self.number = 0
-        self._gone_within = gone_within
-        self._guards_within = guards_within
+        self._end_timeout_seconds = end_timeout_seconds
+        self._guards_timeout_seconds = guards_timeout_seconds
         self._main = main
         self._metrics = metrics_folder
         # The deadline for the end of processes of earlier attempts; None when there are none.
@@ -87,7 +87,7 @@ class Fence:
         if is_new or self._has_failed:
             self.number = max(number, self.number)
             self._has_failed = False
-            self._until = time.monotonic() + self._gone_within
+            self._until = time.monotonic() + self._end_timeout_seconds
         return is_new
 
     def end_older(self) -> bool:
@@ -125,8 +125,8 @@ class Fence:
             started |= {orphan, *processes.descendants(orphan)}
         guards = set(self._guards())
         killed = set(started)
-        waited = self._gone_within - ((self._until or 0.0) - time.monotonic())
-        if waited > self._guards_within:
+        waited = self._end_timeout_seconds - ((self._until or 0.0) - time.monotonic())
+        if waited > self._guards_timeout_seconds:
             for guard in guards:
                 killed |= {guard, *processes.descendants(guard)}
         for pid in killed:

@@ -131,28 +131,27 @@ class NvmlReader:
 class GpuClient:
     """Requests the metrics of the GPUs at the socket `path`.
 
-    The timeout is `waits` seconds. After a request without a response, the next request follows
-    `again_after` seconds later.
+    After a request without a response, the next request follows `retry_delay_seconds` later.
     """
 
     def __init__(
         self,
         path: str,
-        waits: float = WORKER_TIMEOUT_SECONDS,
-        again_after: float = WORKER_RETRY_DELAY_SECONDS,
+        timeout_seconds: float = WORKER_TIMEOUT_SECONDS,
+        retry_delay_seconds: float = WORKER_RETRY_DELAY_SECONDS,
     ) -> None:
         self._path = path
-        self._waits = waits
-        self._again_after = again_after
+        self._timeout_seconds = timeout_seconds
+        self._retry_delay_seconds = retry_delay_seconds
         self._not_before = 0.0
 
     def read(self) -> list[Sample]:
         """Return the metrics of the GPUs; none without a response, or soon after a failure."""
         if time.monotonic() < self._not_before:
             return []
-        samples = ask(self._path, self._waits)
+        samples = ask(self._path, self._timeout_seconds)
         if not samples:
-            self._not_before = time.monotonic() + self._again_after
+            self._not_before = time.monotonic() + self._retry_delay_seconds
         return samples
 
 
@@ -189,8 +188,10 @@ def format_lines(samples: Iterable[Sample]) -> str:
     return "".join(f"{name}{{{','.join(labels)}}} {value}\n" for name, value, labels in samples)
 
 
-def serve(listener: socket.socket, gpus: NvmlReader, reused: float = ANSWER_REUSE_SECONDS) -> None:
-    """Send the state of the GPUs to each connection; repeat a response for `reused` seconds.
+def serve(
+    listener: socket.socket, gpus: NvmlReader, reuse_seconds: float = ANSWER_REUSE_SECONDS
+) -> None:
+    """Send the state of the GPUs to each connection; repeat a response for `reuse_seconds`.
 
     Raises OSError without the listener.
     """
@@ -201,7 +202,7 @@ def serve(listener: socket.socket, gpus: NvmlReader, reused: float = ANSWER_REUS
         with connection, suppress(OSError):
             if time.monotonic() >= until:
                 answer = format_lines(gpus.read()).encode()
-                until = time.monotonic() + reused
+                until = time.monotonic() + reuse_seconds
             connection.settimeout(CLIENT_SEND_TIMEOUT_SECONDS)
             connection.sendall(answer)
 

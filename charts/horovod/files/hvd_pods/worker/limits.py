@@ -17,15 +17,15 @@ class AgentLimits(NamedTuple):
     # Seconds that a client may stay connected without sending data: master/prober.py keeps such
     # connections to detect the loss of this worker, and renews them earlier. The second number is
     # the timeout from a client's first byte to its request.
-    silent_within: float = 120.0
-    request_within: float = 5.0
+    silence_timeout_seconds: float = 120.0
+    request_timeout_seconds: float = 5.0
     # Seconds from the end of a connection to the end of its program, which may end its ranks first.
-    end_within: float = 2.0
+    end_timeout_seconds: float = 2.0
     # Seconds for the master to close the connection after it receives a program's exit code.
-    close_within: float = 30.0
+    close_timeout_seconds: float = 30.0
     # The most lines to log about clients that are not masters, in this number of seconds.
     lines: int = 20
-    lines_every: float = 60.0
+    lines_interval_seconds: float = 60.0
 
 
 # The connections of one address without a request, in addition to one for each rank. And the number

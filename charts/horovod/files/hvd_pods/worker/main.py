@@ -211,7 +211,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
                         os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
                     )
 
-    look_after = notices.RANK_WATCH_INTERVAL_SECONDS
+    check_delay_seconds = notices.RANK_WATCH_INTERVAL_SECONDS
     while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))
@@ -223,8 +223,8 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
             while saver.is_running:
                 look()
             return 128 + signal.SIGTERM if os.environ.get(contract.IN_QUEUE) else 0
-        wait(look_after)
-        look_after = watch.look()
+        wait(check_delay_seconds)
+        check_delay_seconds = watch.look()
     log(f"the agent has ended with exit code {agent.returncode}")
     return int(agent.returncode)
 

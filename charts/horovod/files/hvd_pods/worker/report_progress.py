@@ -39,7 +39,7 @@ def read_folder(folder: Path, since: float) -> str:
 
 
 def report(
-    folder: Path, seconds: float, look_every: float = PROGRESS_POLL_INTERVAL_SECONDS
+    folder: Path, seconds: float, poll_interval_seconds: float = PROGRESS_POLL_INTERVAL_SECONDS
 ) -> None:
     """Print the progress of this worker's ranks when it changes, until standard input ends.
 
@@ -50,7 +50,7 @@ def report(
     last = ""
     is_over = False
     while not is_over:
-        is_over = bool(select.select([sys.stdin], [], [], look_every)[0])
+        is_over = bool(select.select([sys.stdin], [], [], poll_interval_seconds)[0])
         line = read_folder(folder, since)
         if line not in ("", last):
             print(line, flush=True)

@@ -140,7 +140,7 @@ def test_client_that_stalls_is_given_up_and_delays_nobody(
 ) -> None:
     with (
         start_limited(
-            tmp_path / "patient", release, silent_within=600, request_within=600
+            tmp_path / "patient", release, silence_timeout_seconds=600, request_timeout_seconds=600
         ) as agent,
         connect(agent.port) as one,
     ):
@@ -148,7 +148,9 @@ def test_client_that_stalls_is_given_up_and_delays_nobody(
         check_served(agent)
         assert is_open(one), "others waited for it"
     with (
-        start_limited(tmp_path / "agent", release, silent_within=0.4, request_within=0.4) as agent,
+        start_limited(
+            tmp_path / "agent", release, silence_timeout_seconds=0.4, request_timeout_seconds=0.4
+        ) as agent,
         connect(agent.port) as one,
     ):
         one.sendall(content)
@@ -158,7 +160,7 @@ def test_client_that_stalls_is_given_up_and_delays_nobody(
 
 def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: ReleaseKeys) -> None:
     with (
-        start_limited(tmp_path / "agent", release, request_within=0.4) as agent,
+        start_limited(tmp_path / "agent", release, request_timeout_seconds=0.4) as agent,
         connect(agent.port) as one,
     ):
         # The begin of a record that would be long.
@@ -173,7 +175,7 @@ def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: R
 
 def test_master_that_asks_for_nothing_is_given_up(tmp_path: Path, release: ReleaseKeys) -> None:
     with (
-        start_limited(tmp_path / "agent", release, request_within=0.4) as agent,
+        start_limited(tmp_path / "agent", release, request_timeout_seconds=0.4) as agent,
         greeted(agent, tmp_path, release) as (client, _),
         pytest.raises(OSError, match=r"(?i)ended|reset|eof"),
     ):
@@ -194,7 +196,7 @@ def test_log_has_few_lines_about_clients_and_none_of_their_content(
 
 
 def test_log_continues_about_clients_after_a_while(tmp_path: Path, release: ReleaseKeys) -> None:
-    with start_limited(tmp_path / "agent", release, lines=1, lines_every=0.3) as agent:
+    with start_limited(tmp_path / "agent", release, lines=1, lines_interval_seconds=0.3) as agent:
 
         def come_again() -> bool:
             ask_as_browsers_do(agent.port)
@@ -232,7 +234,7 @@ def test_agent_with_too_few_files_refuses_and_continues(
 def test_clients_wait_while_the_agent_has_too_many_open_files(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
-    limits = {"per_address": 1000, "pending_clients": 1000, "silent_within": 0.5}
+    limits = {"per_address": 1000, "pending_clients": 1000, "silence_timeout_seconds": 0.5}
     with (
         start_limited(tmp_path / "agent", release, files=30, **limits) as agent,
         ExitStack() as stack,

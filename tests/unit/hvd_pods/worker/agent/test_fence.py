@@ -209,7 +209,7 @@ AGENT = """
 import os, sys, time
 sys.path.insert(0, {files!r})
 from hvd_pods.worker import fence
-tried = fence.Fence(os.getppid(), "", guards_within={guards_within})
+tried = fence.Fence(os.getppid(), "", guards_timeout_seconds={guards_timeout_seconds})
 print(flush=True)
 sys.stdin.readline()
 tried.admit(1)
@@ -220,7 +220,7 @@ while not tried.end_older():
 
 def test_process_that_lost_its_guard_is_ended_and_the_workers_own_are_not() -> None:
     """Training code in a warm rank can kill its guard: it is then the main program's child."""
-    agent = AGENT.format(files=str(FILES), guards_within=0.3)
+    agent = AGENT.format(files=str(FILES), guards_timeout_seconds=0.3)
     main = MAIN.format(files=str(FILES), agent=agent)
     words = [sys.executable, "-I", "-c", main]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
@@ -259,7 +259,7 @@ began = time.monotonic()
 agent.communicate("\\n")
 took = time.monotonic() - began
 are_there = (os.path.exists("/proc/" + pid) for pid in pids)
-print(took > {guards_within}, warm.poll() is None, *are_there)
+print(took > {guards_timeout_seconds}, warm.poll() is None, *are_there)
 warm.communicate()
 """
 
@@ -268,8 +268,8 @@ warm.communicate()
 def test_guard_of_a_warm_rank_ends_it_or_is_ended_after_a_while(ends: bool, is_late: bool) -> None:
     # A busy machine takes its time where nothing is to be late.
     within = 0.3 if is_late else 20.0
-    codes = [WARM.format(ends=ends), AGENT.format(files=str(FILES), guards_within=within)]
-    line = WITH_GUARD.format(codes=codes, guards_within=within)
+    codes = [WARM.format(ends=ends), AGENT.format(files=str(FILES), guards_timeout_seconds=within)]
+    line = WITH_GUARD.format(codes=codes, guards_timeout_seconds=within)
     words = [sys.executable, "-I", "-c", line]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     late, warm, guard, rank = done.stdout.split()
@@ -318,7 +318,7 @@ class TestFenceNumbers:
         # Also those of other tests.
         monkeypatch.setattr(processes, "has_child", lambda: False)
         monkeypatch.setattr(processes, "all_processes", lambda: iter(()))
-        return fence.Fence(os.getpid(), "", gone_within=-1.0)
+        return fence.Fence(os.getpid(), "", end_timeout_seconds=-1.0)
 
     def test_first_number_closes_the_fence_until_nothing_is_left(self, tried: fence.Fence) -> None:
         assert tried.admit(5)

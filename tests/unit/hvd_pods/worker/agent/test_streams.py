@@ -78,11 +78,11 @@ def test_all_output_comes_to_a_master_that_reads_it_late(
 ) -> None:
     """Also what the program had written just before its end."""
     with (
-        start_limited(tmp_path / "agent", release, end_within=0.2) as agent,
+        start_limited(tmp_path / "agent", release, end_timeout_seconds=0.2) as agent,
         agent.shell("echo up; head -c 5000000 /dev/zero; echo end") as program,
     ):
         program.read_until(b"up\n")
-        # Longer than `end_within`: only time shows that this limit does not count yet.
+        # Longer than `end_timeout_seconds`: only time shows that this limit does not count yet.
         time.sleep(1)
         assert program.wait() == 0
         assert len(program.output) == 5_000_004
@@ -114,7 +114,7 @@ def test_program_that_was_left_continues_for_its_time_and_is_then_ended(
     written = tmp_path / "written"
     beside = tmp_path / "beside"
     line = f"echo $$; read line; while :; do echo $line >>{written}; sleep 0.05; done"
-    with start_limited(tmp_path / "agent", release, end_within=0.1) as agent:
+    with start_limited(tmp_path / "agent", release, end_timeout_seconds=0.1) as agent:
         with agent.shell(line, stay=600.0) as longer:
             longer.read_until(b"\n")
             longer.connection.send(frames.STAY)
@@ -133,7 +133,7 @@ def test_program_that_was_left_continues_for_its_time_and_is_then_ended(
 
 
 def test_program_that_was_not_left_does_not_stay(tmp_path: Path, release: ReleaseKeys) -> None:
-    with start_limited(tmp_path / "agent", release, end_within=0.1) as agent:
+    with start_limited(tmp_path / "agent", release, end_timeout_seconds=0.1) as agent:
         with agent.shell("echo up; sleep 60", stay=60.0) as program:
             program.read_until(b"up\n")
         wait_until(lambda: f"ended: {-signal.SIGKILL}" in agent.log, 20, "it is ended")
