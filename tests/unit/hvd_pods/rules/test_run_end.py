@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run
 from tests.support.world import BEING_DELETED, JOB, SUSPENDED, WALL, World, one_group
-from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, notice, training
+from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, lose, notice, training
 
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
@@ -247,6 +248,22 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     assert EVICTED in world.end()[1]
     assert world.of(WriteRecord)[-1].data["state"] == "Running"
     assert not world.of(ScaleDown)
+
+
+@pytest.mark.parametrize("may_stay", [True, False])
+@pytest.mark.parametrize(
+    "end", [World.end_launcher, lose], ids=["ended before", "is ended for a lost worker"]
+)
+def test_answer_about_the_ranks_of_a_launch_that_is_over_changes_nothing(
+    end: Callable[[World], None], may_stay: bool
+) -> None:
+    world = training(mode="direct")
+    terminate(world)
+    world.answers.clear()
+    end(world)
+    timers = world.state.timers
+    assert world.put(RanksSeen(1, may_stay)) == []
+    assert world.state.timers == timers, "the launcher has no more time"
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:

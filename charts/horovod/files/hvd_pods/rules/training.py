@@ -179,6 +179,11 @@ def interrupt(decision: Decision, job: JobReading = NOT_READ) -> None:
 def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
     """Leave the ranks to the next master if all may stay; otherwise ask them to end."""
     launch = decision.launch
+    if decision.state.activity != Activity.TRAINING or launch.problem:
+        # The launch has ended meanwhile, or is being ended.
+        decision.launch = replace(launch, is_asking=False)
+        rank_notices.release_ended(decision)
+        return
     if not event.may_stay:
         decision.add_effects(AskRanks(decision.attempt.number, launch.workers))
         return
