@@ -24,7 +24,7 @@ _FOREIGN = {
     "command": ("Options of the command in the pod", 2),
 }
 # The arguments that are names of runs.
-_OF_RUNS = ("name", "names")
+_RUN_NAME_ARGUMENTS = ("name", "names")
 
 _GIVEN = "leave it out: each rank gets the address and its number as variables"
 # Options of programs that start scripts elsewhere, for commands that take a script: what to write
@@ -126,7 +126,7 @@ class Command(TyperCommand):
 
 def _where_to_find(parameter: Any) -> str:
     """Name the command that shows the values of an argument; empty if there is none."""
-    is_run = parameter.param_type_name == "argument" and parameter.name in _OF_RUNS
+    is_run = parameter.param_type_name == "argument" and parameter.name in _RUN_NAME_ARGUMENTS
     return "`hvdchart list` shows the runs" if is_run else ""
 
 

@@ -47,7 +47,7 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
         {
             "lost_after_seconds": 12,
             "stall_timeout_seconds": 3600,
-            "stops_follow_steps": True,
+            "is_stall_timeout_default": True,
             "grace_seconds": 30,
             "HVD_GRACE": "30",
             "backoffLimit": 3,
@@ -157,7 +157,7 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
         {
             "lost_after_seconds": 0,
             "stall_timeout_seconds": 0,
-            "stops_follow_steps": False,
+            "is_stall_timeout_default": False,
             "HVD_STALL_TIMEOUT": "0",
         },
     ),

@@ -7,7 +7,8 @@ from typing import Any
 
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import (
-    AskRanks,
+    AskRanksToEnd,
+    CheckRanks,
     CountFinished,
     Deliver,
     Effect,
@@ -16,7 +17,6 @@ from hvd_pods.rules.effects import (
     FindCause,
     ListPods,
     Log,
-    LookAtRanks,
     Prepare,
     PrepareNewcomers,
     ReadJob,
@@ -45,8 +45,8 @@ from hvd_pods.rules.events import (
     PodsListed,
     Prepared,
     ProgressStopped,
-    RanksAsked,
-    RanksSeen,
+    RanksAskedToEnd,
+    RanksChecked,
     RecordChanged,
     RecordFailed,
     RecordRead,
@@ -250,13 +250,13 @@ class World:
                 CauseFound(attempt, None),
                 CauseFound(attempt, cause),
             ],
-            AskRanks: [
-                RanksAsked(attempt, 4),
-                RanksAsked(attempt, 0),
+            AskRanksToEnd: [
+                RanksAskedToEnd(attempt, 4),
+                RanksAskedToEnd(attempt, 0),
             ],
             # All ranks of one_group() have finished.
             CountFinished: [FinishedCounted(attempt, 0), FinishedCounted(attempt, 4)],
-            LookAtRanks: [RanksSeen(attempt, False), RanksSeen(attempt, True)],
+            CheckRanks: [RanksChecked(attempt, False), RanksChecked(attempt, True)],
             ShowStacks: [StacksShown(attempt)],
             StopProgress: [ProgressStopped(attempt)],
             ScaleDown: [WorkersScaled()],

@@ -20,7 +20,7 @@ from hvdchart.text import join_names
 # With at most so many releases, a list reads the record of each.
 _FEW = 50
 # The labelled objects that show a run.
-_OF_RUNS = ("jobs", "statefulsets", "pods")
+_RUN_KINDS = ("jobs", "statefulsets", "pods")
 
 
 def read_release(cluster: Cluster, name: str) -> Release:
@@ -28,7 +28,7 @@ def read_release(cluster: Cluster, name: str) -> Release:
 
     A release that does not exist has no objects.
     """
-    jobs, stateful_sets, pods = (cluster.objects(kind, selector(name)) for kind in _OF_RUNS)
+    jobs, stateful_sets, pods = (cluster.objects(kind, selector(name)) for kind in _RUN_KINDS)
     found = Release(name, jobs, stateful_sets, pods)
     # Kubernetes deletes events after a time.
     events = sorted(filter(found.has_event, cluster.objects("events")), key=event_order)
@@ -75,7 +75,7 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
     They are sorted by namespace and name. Their events are not read.
     """
     by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
-    for kind in _OF_RUNS:
+    for kind in _RUN_KINDS:
         for item in cluster.objects(kind, CHART_SELECTOR, everywhere=everywhere):
             metadata = item["metadata"]
             name = metadata["labels"].get(INSTANCE_LABEL, "")
@@ -84,7 +84,7 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
     runs = []
     has_few = len(by_release) <= _FEW
     for (place, name), objects in sorted(by_release.items()):
-        jobs, stateful_sets, pods = (objects.get(kind, []) for kind in _OF_RUNS)
+        jobs, stateful_sets, pods = (objects.get(kind, []) for kind in _RUN_KINDS)
         release = Release(name, jobs, stateful_sets, pods)
         # Without its Job, only the record says how a run ended. The record also has the progress.
         if has_few or not release.jobs:

@@ -45,7 +45,7 @@ not have the workers' interface, so that only the workers' environment names it.
   "transport" .Values.network.transport
   "backoff_limit" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
   "lost_after_seconds" (int $launch.lostAfterSeconds)
-  "loss_follows_state" (kindIs "invalid" .Values.launch.lostAfterSeconds)
+  "is_lost_after_default" (kindIs "invalid" .Values.launch.lostAfterSeconds)
   "code" (dict
     "version" .facts.code.version
     "sha256" .facts.code.sha256
@@ -53,7 +53,7 @@ not have the workers' interface, so that only the workers' environment names it.
   )
   "installs_requirements" (ne .Values.code.requirements "Ignore")
   "stall_timeout_seconds" (int $launch.stallTimeoutSeconds)
-  "stops_follow_steps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
+  "is_stall_timeout_default" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
   "fail_on_nan" .Values.launch.failOnNaN
   "allow_idle_workers" .Values.launch.allowIdleWorkers
   "grace_seconds" (int .facts.effective.master.terminationGracePeriodSeconds)

@@ -46,7 +46,7 @@ KEPT: Ask = partial(remote.are_states_kept, workers=[FIRST, SECOND], seconds=TIM
 FINISHED: Ask = partial(
     remote.count_finished, workers=[FIRST, SECOND], fence=7, is_stopped=lambda: False
 )
-LEAVE: Ask = partial(remote.ask_ranks, workers=[FIRST, SECOND])
+LEAVE: Ask = partial(remote.ask_ranks_to_end, workers=[FIRST, SECOND])
 
 
 @pytest.mark.parametrize(

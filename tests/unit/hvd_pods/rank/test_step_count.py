@@ -67,7 +67,11 @@ class CallbackList:
                 self.on_train_batch_end(batch, {"loss": loss})
 """,
 }
-BEGIN = "from hvd_pods.rank import step_count\nstep_count.WRITE_INTERVAL_SECONDS = 0.0\nstep_count.begin(3)\n"
+BEGIN = """\
+from hvd_pods.rank import step_count
+step_count.WRITE_INTERVAL_SECONDS = 0.0
+step_count.begin(3)
+"""
 TORCH = """
 from torch.optim.optimizer import Distributed, Optimizer
 first, second = Distributed(), Optimizer()

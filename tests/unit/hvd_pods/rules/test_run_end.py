@@ -9,11 +9,11 @@ import pytest
 
 from hvd_pods.pod.notices import ENDED
 from hvd_pods.rules.effects import (
-    AskRanks,
+    AskRanksToEnd,
+    CheckRanks,
     DetachLauncher,
     EndLauncher,
     ListPods,
-    LookAtRanks,
     ReadJob,
     ReleaseRanks,
     ReleaseRecord,
@@ -22,7 +22,7 @@ from hvd_pods.rules.effects import (
     StoreResults,
     WriteRecord,
 )
-from hvd_pods.rules.events import PodsListed, RanksSeen, Started, Terminated
+from hvd_pods.rules.events import PodsListed, RanksChecked, Started, Terminated
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import STORED
@@ -189,7 +189,7 @@ def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: An
 def terminate(world: World) -> None:
     """Ask the master to end, until it looks whether its ranks may stay, or asks them to end."""
     world.put(Terminated())
-    while not world.of(LookAtRanks) + world.of(AskRanks):
+    while not world.of(CheckRanks) + world.of(AskRanksToEnd):
         world.answer()
 
 
@@ -212,8 +212,8 @@ def test_ranks_may_continue_only_if_another_master_follows(
     world = training(run)
     world.job = job
     terminate(world)
-    assert bool(world.of(LookAtRanks)) is may_continue
-    assert bool(world.of(AskRanks)) is not may_continue
+    assert bool(world.of(CheckRanks)) is may_continue
+    assert bool(world.of(AskRanksToEnd)) is not may_continue
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
@@ -222,8 +222,8 @@ def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world.fire()
     assert world.of(ReadJob)[-1].retry_seconds == 1, "a sixth of the grace period"
     world.answer_all()
-    assert len(world.of(AskRanks)) == 1
-    assert not world.of(LookAtRanks)
+    assert len(world.of(AskRanksToEnd)) == 1
+    assert not world.of(CheckRanks)
 
 
 def test_ranks_that_would_lose_steps_are_asked_to_end_all_the_same() -> None:
@@ -231,8 +231,8 @@ def test_ranks_that_would_lose_steps_are_asked_to_end_all_the_same() -> None:
     terminate(world)
     world.answers.clear()
     notice(world, ENDED, connection=5)
-    world.put(RanksSeen(1, may_stay=False))
-    assert len(world.of(AskRanks)) == 1
+    world.put(RanksChecked(1, may_stay=False))
+    assert len(world.of(AskRanksToEnd)) == 1
     assert not world.of(DetachLauncher)
     assert not world.of(ReleaseRanks), "not all of them have been asked yet"
 
@@ -241,9 +241,9 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world = training(mode="direct", cleanup="Always")
     terminate(world)
     world.answers.clear()
-    world.put(RanksSeen(1, may_stay=True))
+    world.put(RanksChecked(1, may_stay=True))
     assert world.of(DetachLauncher)
-    assert not world.of(EndLauncher) + world.of(AskRanks)
+    assert not world.of(EndLauncher) + world.of(AskRanksToEnd)
     world.end_launcher(138)
     assert EVICTED in world.end()[1]
     assert world.of(WriteRecord)[-1].data["state"] == "Running"
@@ -262,7 +262,7 @@ def test_answer_about_the_ranks_of_a_launch_that_is_over_changes_nothing(
     world.answers.clear()
     end(world)
     timers = world.state.timers
-    assert world.put(RanksSeen(1, may_stay)) == []
+    assert world.put(RanksChecked(1, may_stay)) == []
     assert world.state.timers == timers, "the launcher has no more time"
 
 

@@ -255,7 +255,7 @@ def ends_at_once(world: World) -> bool:
 def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
     kind: str, steps: int, step_seconds: float, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
     report_each(world, range(1, steps + 1), after=step_seconds)
     world.now += seconds
     notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
@@ -273,7 +273,7 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
 def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_state(
     ranks: int, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
     report_each(world, (1, 2, 3), after=0.05)
     keep_state(world, ranks=ranks)
     world.now += seconds
@@ -282,7 +282,7 @@ def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_stat
 
 
 def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
-    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
     report_each(world, (1, 2, 3), after=0.05)
     lose(world)
     world.end_launcher(1)
@@ -295,7 +295,7 @@ def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
 
 def test_stop_that_continues_is_not_held_back_as_lines_of_output_are() -> None:
     """The next report of those comes five seconds later: a script could write them without end."""
-    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
     report_each(world, (1, 2, 3), after=0.05)
     keep_state(world)
     began = world.now

@@ -11,7 +11,7 @@ import pytest
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.pod.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.rules.effects import (
-    AskRanks,
+    AskRanksToEnd,
     CountFinished,
     CreateJobEvent,
     DeletePods,
@@ -38,7 +38,7 @@ from hvd_pods.rules.events import (
     FinishedCounted,
     LauncherNotStarted,
     ProgressReported,
-    RanksAsked,
+    RanksAskedToEnd,
     Started,
     Terminated,
     WorkerAnswers,
@@ -274,19 +274,19 @@ def asking(number: int, **changes: Any) -> World:
     world = training(**changes)
     world.put(Terminated())
     world.answers.clear()
-    world.put(RanksAsked(1, number))
+    world.put(RanksAskedToEnd(1, number))
     return world
 
 
 def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
     world = training()
     world.put(Terminated())
-    (effect,) = world.of(AskRanks)
+    (effect,) = world.of(AskRanksToEnd)
     assert effect.workers == ("w-0", "w-1")
     notice(world, ENDED, connection=5)
     assert not world.of(ReleaseRanks), "not all of them have been asked yet"
     world.answers.clear()
-    world.put(RanksAsked(1, 4))
+    world.put(RanksAskedToEnd(1, 4))
     assert world.of(ReleaseRanks)
 
 
@@ -430,7 +430,7 @@ def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
 def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
     ranks: int, is_default: bool, ends: bool
 ) -> None:
-    world = training(one_group(lost_after_seconds=12, loss_follows_state=is_default))
+    world = training(one_group(lost_after_seconds=12, is_lost_after_default=is_default))
     keep_state(world, ranks=ranks)
     assert [effect.seconds for effect in world.of(LoseWorkersAfter)] == [3.0] * ends
     world.put(WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
@@ -439,7 +439,7 @@ def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
 
 def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
     """Before they have said so themselves: another worker may have taken a place."""
-    world = training(one_group(lost_after_seconds=12, loss_follows_state=True))
+    world = training(one_group(lost_after_seconds=12, is_lost_after_default=True))
     keep_state(world)
     lose(world)
     world.end_launcher(1)

@@ -40,7 +40,7 @@ EVENT_LOG_CLOSE_TIMEOUT_SECONDS = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer, "JobReading": JobReading}
 ENUMS = {"TimerKind": TimerKind, "JobKind": JobKind}
 # Fields of the first line in addition to the run.
-OF_ASSIGNMENT = ("holder", "job", "uid")
+ASSIGNMENT_FIELDS = ("holder", "job", "uid")
 
 
 def encode(value: Any) -> Any:
@@ -121,7 +121,7 @@ class EventLog:
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
-        own = {name: getattr(self._assignment, name) for name in OF_ASSIGNMENT}
+        own = {name: getattr(self._assignment, name) for name in ASSIGNMENT_FIELDS}
         line = json.dumps({"run": self._run, **own})
         written = 0
         while written + len(line) < self._longest:

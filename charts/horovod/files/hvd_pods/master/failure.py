@@ -26,7 +26,7 @@ PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")
 END = re.compile(
     rf"(?:{REPORT}|{HYDRA_REPORT})|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
 )
-OF_LAUNCHERS = re.compile(
+LAUNCHER_LINE = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
 )
 # Characters of a rank's last line that are shown.
@@ -153,7 +153,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[LauncherReport]) -> Faile
     late = _find_late_ranks(evidence)
     report = min(reports, key=lambda each: each.rank in late, default=None)
     notice = _choose_notice(evidence, report, late)
-    return _merge(evidence, report, notice)
+    return _describe_failed(evidence, report, notice)
 
 
 def _choose_notice(
@@ -173,7 +173,9 @@ def _find_late_ranks(evidence: Evidence) -> set[int]:
     return late.union(n["rank"] for n in evidence.exit_notices if n["status"] == -signal.SIGTERM)
 
 
-def _merge(evidence: Evidence, report: LauncherReport | None, notice: Notice | None) -> FailedRank:
+def _describe_failed(
+    evidence: Evidence, report: LauncherReport | None, notice: Notice | None
+) -> FailedRank:
     """Return what the report and the notice of the same rank say of its end.
 
     A signal in the report counts more than the notice.
@@ -258,7 +260,7 @@ def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     # If lines have no tags, take the last line of any rank.
     own = rank if any(line.rank is not None for line in lines) else None
     before = takewhile(lambda line: not END.search(line.text), lines)
-    texts = [x.text for x in before if x.rank == own and not OF_LAUNCHERS.match(x.text)]
+    texts = [x.text for x in before if x.rank == own and not LAUNCHER_LINE.match(x.text)]
     if not texts or is_consequence(texts[-1]):
         return ""
     return f', after "{one_line(texts[-1], LONGEST_WORDS)}"'

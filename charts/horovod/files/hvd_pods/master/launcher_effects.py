@@ -24,11 +24,11 @@ from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, count_clients, form
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.master.worker_access import WorkerAccess
 from hvd_pods.rules.effects import (
-    AskRanks,
+    AskRanksToEnd,
+    CheckRanks,
     DetachLauncher,
     EndLauncher,
     FindCause,
-    LookAtRanks,
     Prepare,
     StartLauncher,
 )
@@ -38,8 +38,8 @@ from hvd_pods.rules.events import (
     EventSink,
     LauncherNotStarted,
     Prepared,
-    RanksAsked,
-    RanksSeen,
+    RanksAskedToEnd,
+    RanksChecked,
 )
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
@@ -142,17 +142,19 @@ class LauncherEffects:
         if self._launcher:
             self._launcher.send(signal.SIGUSR1)
 
-    @carries_out(LookAtRanks, work_queues.ASK)
-    def look_at_ranks(self, effect: LookAtRanks) -> Event:
+    @carries_out(CheckRanks, work_queues.ASK)
+    def check_ranks(self, effect: CheckRanks) -> Event:
         """Ask the workers whether all ranks may go on without a master."""
         workers = self._access.workers_named(effect.workers)
-        return RanksSeen(effect.attempt, remote.may_continue(self._access.find(), workers))
+        return RanksChecked(effect.attempt, remote.may_continue(self._access.find(), workers))
 
-    @carries_out(AskRanks, work_queues.ASK)
-    def ask_ranks(self, effect: AskRanks) -> Event:
+    @carries_out(AskRanksToEnd, work_queues.ASK)
+    def ask_ranks_to_end(self, effect: AskRanksToEnd) -> Event:
         """Ask all ranks to end."""
         workers = self._access.workers_named(effect.workers)
-        return RanksAsked(effect.attempt, remote.ask_ranks(self._access.find(), workers))
+        return RanksAskedToEnd(
+            effect.attempt, remote.ask_ranks_to_end(self._access.find(), workers)
+        )
 
     @carries_out(FindCause, work_queues.JUDGE)
     def find_cause(self, effect: FindCause) -> Event:

@@ -34,7 +34,7 @@ MOST_RANKS = 10_000
 # Timeouts in seconds: for a worker to ask its ranks to end or to report which have ended, and to
 # report whether its ranks may stay.
 RANKS_ASK_TIMEOUT_SECONDS = 10.0
-RANKS_LOOK_TIMEOUT_SECONDS = 4.0
+RANKS_CHECK_TIMEOUT_SECONDS = 4.0
 # Timeout in seconds for a worker to save the states of an earlier run: they may have many GiB.
 STATES_SAVE_TIMEOUT_SECONDS = 600.0
 RANKS_QUERY = ("worker/graceful_termination.py", "look")
@@ -154,7 +154,7 @@ def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, 
 
 
 def are_states_kept(
-    access: AgentAccess, workers: Sequence[Worker], seconds: float = RANKS_LOOK_TIMEOUT_SECONDS
+    access: AgentAccess, workers: Sequence[Worker], seconds: float = RANKS_CHECK_TIMEOUT_SECONDS
 ) -> bool:
     """Return whether all ranks on these workers run, and their state fits any number of ranks."""
     program = ("worker/graceful_termination.py", "kept")
@@ -177,7 +177,7 @@ def wait_until_warm(
 
 
 def may_continue(
-    access: AgentAccess, workers: Sequence[Worker], seconds: float = RANKS_LOOK_TIMEOUT_SECONDS
+    access: AgentAccess, workers: Sequence[Worker], seconds: float = RANKS_CHECK_TIMEOUT_SECONDS
 ) -> bool:
     """Return whether all ranks on these workers run, and lose nothing if they are killed later."""
     printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=seconds))
@@ -199,7 +199,7 @@ def find_binding_problem(access: AgentAccess, workers: Sequence[Worker], binding
     """Return a worker's name and why it cannot bind its ranks; empty if no worker reports it."""
     program = ["shared/binding.py", *map(str, binding)]
     for worker, (code, output) in call(
-        access, workers, program, seconds=RANKS_LOOK_TIMEOUT_SECONDS
+        access, workers, program, seconds=RANKS_CHECK_TIMEOUT_SECONDS
     ).items():
         if code == BAD_CONFIGURATION:
             return f"{worker.name}: {one_line(output.splitlines()[-1])}"
@@ -244,7 +244,7 @@ def show_stacks(access: AgentAccess, worker: Worker, ranks: Sequence[int]) -> li
     return places
 
 
-def ask_ranks(access: AgentAccess, workers: Sequence[Worker]) -> int:
+def ask_ranks_to_end(access: AgentAccess, workers: Sequence[Worker]) -> int:
     """Ask all ranks on these workers to end; return how many were asked. Failures are logged."""
     asked = 0
     for worker, (code, output) in call(

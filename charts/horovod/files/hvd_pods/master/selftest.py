@@ -258,7 +258,7 @@ class SelftestEffectRunner(EffectRunner):
 def _about_hold(event: Event) -> Event:
     """Return the event without the record's data about the release's own run."""
     if isinstance(event, (RecordRead, RecordChanged)):
-        kept = {key: text for key, text in event.data.items() if key in RecordKey.OF_LOCK}
+        kept = {key: text for key, text in event.data.items() if key in RecordKey.LOCK_KEYS}
         return replace(event, data=kept)
     return event
 

@@ -240,16 +240,16 @@ class FindCause(Effect):
 
 
 @dataclass(frozen=True)
-class AskRanks(Effect):
-    """Ask all ranks on these workers to end: RanksAsked follows."""
+class AskRanksToEnd(Effect):
+    """Ask all ranks on these workers to end: RanksAskedToEnd follows."""
 
     attempt: int
     workers: Sequence[str]
 
 
 @dataclass(frozen=True)
-class LookAtRanks(Effect):
-    """Ask these workers whether all their ranks may go on without a master: RanksSeen follows."""
+class CheckRanks(Effect):
+    """Ask workers whether all their ranks may go on without a master: RanksChecked follows."""
 
     attempt: int
     workers: Sequence[str]

@@ -317,14 +317,14 @@ class NoticeTaken(AttemptEvent):
 
 
 @dataclass(frozen=True)
-class RanksAsked(AttemptEvent):
+class RanksAskedToEnd(AttemptEvent):
     """`number` ranks were asked to end."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class RanksSeen(AttemptEvent):
+class RanksChecked(AttemptEvent):
     """`may_stay`: all ranks run, and lose nothing if they are killed later."""
 
     may_stay: bool

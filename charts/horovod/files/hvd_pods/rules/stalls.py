@@ -226,7 +226,7 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
     """
     run = decision.state.run
     limit = run.stall_timeout_seconds or float("inf")
-    if not (stall.is_stopped and run.stops_follow_steps):
+    if not (stall.is_stopped and run.is_stall_timeout_default):
         return limit
     seconds = decision.state.progress.seconds_of_step
     least, unknown = (

@@ -269,7 +269,7 @@ class RunState:
     @property
     def lost_after_seconds(self) -> float:
         """Return the seconds after which a silent worker is lost; 0: never."""
-        is_sooner = self.is_state_kept and self.run.loss_follows_state
+        is_sooner = self.is_state_kept and self.run.is_lost_after_default
         return (
             min(self.run.lost_after_seconds, KEPT_STATE_LOST_AFTER_SECONDS)
             if is_sooner

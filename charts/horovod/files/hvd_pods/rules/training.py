@@ -8,13 +8,13 @@ from typing import Mapping
 from hvd_pods.rules import launch_abort, missing_workers, rank_notices, stalls
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
-    AskRanks,
+    AskRanksToEnd,
+    CheckRanks,
     DetachLauncher,
     EndLauncher,
     EndLeftovers,
     FindCause,
     FollowProgress,
-    LookAtRanks,
     ReadJob,
     ReleaseRanks,
     StartLauncher,
@@ -27,8 +27,8 @@ from hvd_pods.rules.events import (
     LauncherEnded,
     LauncherNotStarted,
     ProgressReported,
-    RanksAsked,
-    RanksSeen,
+    RanksAskedToEnd,
+    RanksChecked,
     WorkerReached,
 )
 from hvd_pods.rules.job_state import NOT_READ, JobReading
@@ -171,12 +171,12 @@ def interrupt(decision: Decision, job: JobReading = NOT_READ) -> None:
     number = decision.attempt.number
     workers = decision.launch.workers
     if job.is_continued(decision.wall):
-        decision.add_effects(LookAtRanks(number, workers))
+        decision.add_effects(CheckRanks(number, workers))
     else:
-        decision.add_effects(AskRanks(number, workers))
+        decision.add_effects(AskRanksToEnd(number, workers))
 
 
-def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
+def on_ranks_checked(decision: Decision, event: RanksChecked) -> None:
     """Leave the ranks to the next master if all may stay; otherwise ask them to end."""
     launch = decision.launch
     if decision.state.activity != Activity.TRAINING or launch.problem:
@@ -185,7 +185,7 @@ def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
         rank_notices.release_ended(decision)
         return
     if not event.may_stay:
-        decision.add_effects(AskRanks(decision.attempt.number, launch.workers))
+        decision.add_effects(AskRanksToEnd(decision.attempt.number, launch.workers))
         return
     decision.launch = replace(launch, is_asking=False)
     decision.add_effects(DetachLauncher())
@@ -193,7 +193,7 @@ def on_ranks_seen(decision: Decision, event: RanksSeen) -> None:
     decision.set_timer(TimerKind.KILL, decision.now + LAUNCHER_GRACE_PERIOD_SECONDS)
 
 
-def on_asked(decision: Decision, event: RanksAsked) -> None:
+def on_ranks_asked_to_end(decision: Decision, event: RanksAskedToEnd) -> None:
     """Note that all ranks were asked to end.
 
     Ranks not started by rank/start.py react only to SIGTERM.

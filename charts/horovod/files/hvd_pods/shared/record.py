@@ -62,7 +62,7 @@ class RecordKey:
     PROGRESS = "progress"
     STALL = "stall"
     # The keys about the lock. The others are about the run.
-    OF_LOCK = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
+    LOCK_KEYS = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
 
 
 @dataclass(frozen=True)

@@ -100,14 +100,15 @@ class Run:
     # A worker that is silent for this long is lost; 0: never. The time is shorter if the ranks keep
     # their state (rules/state.py), unless a user has set it.
     lost_after_seconds: float
-    loss_follows_state: bool
+    is_lost_after_default: bool
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     installs_requirements: bool
     # The attempt ends after the others wait for a rank for this long; 0 for never.
     stall_timeout_seconds: float
-    # A rank that a signal has stopped ends the attempt earlier, depending on the time of a step.
-    stops_follow_steps: bool
+    # Unless a user has set it, a rank that a signal has stopped ends the attempt earlier, depending
+    # on the time of a step.
+    is_stall_timeout_default: bool
     fail_on_nan: bool
     # A custom command may end with 0 without starting a program in a worker.
     allow_idle_workers: bool

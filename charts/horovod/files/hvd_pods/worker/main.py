@@ -36,7 +36,7 @@ from hvd_pods.worker import gpus, graceful_termination, kept_states, rank_watch
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 MOST_FILES = 256
 # Folders of Open MPI in /tmp. Their names, or the names below them, contain a process ID.
-OF_DAEMONS = ("ompi.*", "prted.*")
+DAEMON_FOLDER_PATTERNS = ("ompi.*", "prted.*")
 
 
 def write_ssh() -> None:
@@ -59,7 +59,7 @@ def remove_left_folders(temporary: Path) -> None:
     The volume of /tmp outlives a container, and the next container reuses process IDs: a daemon of
     Open MPI 5 ends at once if a folder for its process ID exists.
     """
-    for pattern in OF_DAEMONS:
+    for pattern in DAEMON_FOLDER_PATTERNS:
         for folder in temporary.glob(pattern):
             shutil.rmtree(folder, ignore_errors=True)
 
