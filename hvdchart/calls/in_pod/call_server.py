@@ -26,12 +26,12 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
 from hvd_pods.pod import notices, processes, streams
 from hvd_pods.pod.connections import ConnectionServer, Limits
-from hvd_pods.shared import container_memory, contract, exit_codes, paths
+from hvd_pods.shared import container_memory, exit_codes, paths
 from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
-SOCKET = os.environ.get(contract.CALLS, f"{paths.GENERATED}/calls.sock")
+SOCKET = f"{paths.GENERATED}/calls.sock"
 # Seconds for an attempt's server to start to listen, and for a rank to identify itself.
 LISTEN_WITHIN = 10.0
 SPEAK_WITHIN = 10.0

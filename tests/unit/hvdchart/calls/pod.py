@@ -13,7 +13,7 @@ import cloudpickle
 
 from devtools.common.waiting import wait_until
 from hvdchart.calls.connection import Connection
-from hvdchart.calls.in_pod import call_server, rank
+from hvdchart.calls.in_pod import rank
 
 # The functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -61,7 +61,14 @@ SERVER = """\
 import sys
 from hvdchart.calls.in_pod import call_server, wire
 wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
-sys.exit(call_server.serve(float(sys.argv[2]), sys.argv[3:]))
+call_server.SOCKET = sys.argv[2]
+sys.exit(call_server.serve(float(sys.argv[3]), sys.argv[4:]))
+"""
+CLIENT = """\
+import sys
+from hvdchart.calls.in_pod import call_server
+call_server.SOCKET = sys.argv[1]
+sys.exit(call_server.connect())
 """
 
 
@@ -71,10 +78,10 @@ class Pod:
     def __init__(self, folder: Path) -> None:
         self._environment = {
             **os.environ,
-            "HVD_CALLS": str(folder / "calls.sock"),
             "HVD_NOTICES": f"127.0.0.1,1,{SECRET}",
         }
         self.folder = folder
+        self._socket = str(folder / "calls.sock")
         self.log = folder / "log"
         (folder / "mpirun.py").write_text(MPIRUN)
 
@@ -91,7 +98,7 @@ class Pod:
         line = [sys.executable, str(self.folder / "mpirun.py"), *start]
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", SERVER, str(silent), str(idle), *line],
+                [sys.executable, "-c", SERVER, str(silent), self._socket, str(idle), *line],
                 env=self._environment,
                 cwd=self.folder,
                 stdout=log,
@@ -101,8 +108,7 @@ class Pod:
 
     def command(self) -> list[str]:
         """What `kubectl exec` does."""
-        variable = f"HVD_CALLS={self._environment['HVD_CALLS']}"
-        return ["env", variable, sys.executable, call_server.__file__, "connect"]
+        return [sys.executable, "-c", CLIENT, self._socket]
 
     def connect(self, **seconds: float) -> Connection:
         return Connection(self.command(), **seconds)

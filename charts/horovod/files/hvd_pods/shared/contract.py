@@ -93,12 +93,10 @@ TAG_OUTPUT = "HVD_TAG_OUTPUT"
 # Set in worker.env: each run has an output folder of its own. `hvdchart dev` sets it, too.
 OUTPUT_PER_RUN = "HVD_OUTPUT_PER_RUN"
 
-# == Of tests
+# == From programs outside of a pod, which have no such volume
 
-# A folder for the states of `keep`, in place of the worker's memory.
-KEEP = "HVD_KEEP"
-# A socket for calls from a notebook, in place of the worker's.
-CALLS = "HVD_CALLS"
+# The folder of the states of `keep`, in place of the worker's memory.
+KEEP_FOLDER = "HVD_KEEP"
 
 # == Annotations of the Job
 

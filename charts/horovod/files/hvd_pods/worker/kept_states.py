@@ -9,7 +9,7 @@ from hvd_pods.shared import contract
 
 # The same folder as in library/keep/worker.py.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
-KEPT_FOLDER = Path(os.environ.get(contract.KEEP, FOLDER))
+KEPT_FOLDER = Path(os.environ.get(contract.KEEP_FOLDER, FOLDER))
 
 
 def has_states() -> bool:
