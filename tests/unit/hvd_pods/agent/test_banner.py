@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from hvd_pods.agent.banner import STALE, find_banner_problem, format_banner
+from hvd_pods.agent.banner import find_banner_problem, format_banner
+from hvd_pods.shared.no_answer import STALE
 
 
 @pytest.mark.parametrize("revision", ["r1", None], ids=str)

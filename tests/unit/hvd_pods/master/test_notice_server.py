@@ -20,6 +20,7 @@ from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.pod import notices
 from hvd_pods.rules.events import NoticeTaken
+from hvd_pods.shared import notice_kinds
 from hvd_pods.shared.untrusted import printable
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
@@ -27,8 +28,8 @@ from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 
 Background = Callable[..., Future[Any]]
 FROM = {"worker": "hvd-cpu-0", "rank": 1}
-ASKED = {"kind": notices.ASKED, **FROM}
-STOPPED = {"kind": notices.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
+ASKED = {"kind": notice_kinds.ASKED, **FROM}
+STOPPED = {"kind": notice_kinds.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
 
 
 class Port(RecordedEvents):
@@ -77,13 +78,13 @@ def port() -> Port:
 def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) -> None:
     port = Port(address)
     sent: list[Any] = [
-        {"kind": notices.RAISED, **FROM, "text": "ValueError: é"},
-        {"kind": notices.FAILED, **FROM, "status": -9},
-        {"kind": notices.FINISHED, **FROM},
-        {"kind": notices.ENDED, **FROM},
+        {"kind": notice_kinds.RAISED, **FROM, "text": "ValueError: é"},
+        {"kind": notice_kinds.FAILED, **FROM, "status": -9},
+        {"kind": notice_kinds.FINISHED, **FROM},
+        {"kind": notice_kinds.ENDED, **FROM},
         STOPPED,
-        {**STOPPED, "kind": notices.IDLE},
-        {"kind": notices.LEAVING, "worker": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
+        {**STOPPED, "kind": notice_kinds.IDLE},
+        {"kind": notice_kinds.LEAVING, "worker": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
     ]
     port.send_each(sent, more="left out")
     assert port.events == [NoticeTaken(2, content) for content in sent]
@@ -143,7 +144,10 @@ WRONG: dict[str, list[Any]] = {
     "period": [None],
 }
 CHANGES = [{name: value} for name, values in WRONG.items() for value in values]
-CHANGES += [{"kind": notices.RAISED, "text": ["a"]}, {"kind": notices.FAILED, "status": 256}]
+CHANGES += [
+    {"kind": notice_kinds.RAISED, "text": ["a"]},
+    {"kind": notice_kinds.FAILED, "status": 256},
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
+from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.master import prober
 from hvd_pods.master.prober import DEFAULT_LIMITS, ProbeLimits, Prober
 from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Pod, Worker
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.worker import FakeWorker

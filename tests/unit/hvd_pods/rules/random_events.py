@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.pod.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.rules.events import (
     NoticeTaken,
     ProgressReported,
@@ -15,6 +13,8 @@ from hvd_pods.rules.events import (
     WorkerProblem,
     WorkerReached,
 )
+from hvd_pods.shared.no_answer import NoAnswer
+from hvd_pods.shared.notice_kinds import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from tests.support.world import World, pod
 
 NOTICES: list[dict[str, Any]] = [

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.rules.attempt_workers import FIRST_POD_READ_DELAY_SECONDS, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -33,6 +32,7 @@ from hvd_pods.rules.missing_workers import REPAIR_TIMEOUT_SECONDS, REPORT_REPEAT
 from hvd_pods.rules.pod_replacement import REPLACE_INTERVAL_SECONDS
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.errors import WorkerTerminatedError
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.runs import make_run
 from tests.support.world import WALL, World, one_group, pod

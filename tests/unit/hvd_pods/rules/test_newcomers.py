@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.pod.notices import FINISHED, LEAVING
 from hvd_pods.rules.attempt_workers import (
     EARLIER_WORKERS_TIMEOUT_SECONDS,
     TRAINING_POD_POLL_INTERVAL_SECONDS,
@@ -47,6 +45,8 @@ from hvd_pods.rules.newcomers import (
 )
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.no_answer import NoAnswer
+from hvd_pods.shared.notice_kinds import FINISHED, LEAVING
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import WALL, World, one_group, pod
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.pod.notices import ENDED
 from hvd_pods.rules.effects import (
     AskRanksToEnd,
     CheckRanks,
@@ -24,6 +23,7 @@ from hvd_pods.rules.effects import (
 )
 from hvd_pods.rules.events import PodsListed, RanksChecked, Started, Terminated
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE
+from hvd_pods.shared.notice_kinds import ENDED
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.pod.notices import DEBUGGED, ENDED, FINISHED, IDLE, STOPPED
 from hvd_pods.rules.effects import EndLauncher, ShowStacks, StartLauncher, WriteRecord
 from hvd_pods.rules.events import RankMissing, StacksShown, Timer
 from hvd_pods.rules.launch_abort import LAUNCHER_GRACE_PERIOD_SECONDS
 from hvd_pods.rules.stalls import NAMING_DELAY_SECONDS
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.notice_kinds import DEBUGGED, ENDED, FINISHED, IDLE, STOPPED
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import WALL, World

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.pod.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.rules.effects import (
     AskRanksToEnd,
     CountFinished,
@@ -51,6 +49,8 @@ from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
 from hvd_pods.shared.errors import ConfigurationError, RunError
+from hvd_pods.shared.no_answer import NoAnswer
+from hvd_pods.shared.notice_kinds import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import World, one_group, pod
 from tests.unit.hvd_pods.rules.trainings import (

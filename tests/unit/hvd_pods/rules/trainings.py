@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.pod.notices import KEPT
 from hvd_pods.rules.effects import CreateJobEvent, FindCause, StartLauncher
 from hvd_pods.rules.events import (
     Cause,
@@ -18,6 +16,8 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.no_answer import NoAnswer
+from hvd_pods.shared.notice_kinds import KEPT
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import World, one_group

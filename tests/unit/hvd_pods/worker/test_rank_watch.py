@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.pod import notices
 from hvd_pods.rank import rank_registry
-from hvd_pods.shared import contract, paths
+from hvd_pods.shared import contract, notice_kinds, paths
 from hvd_pods.worker import kept_states, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.hvd_pods.notices import WORKER, Master
@@ -48,7 +47,9 @@ def script(master: Master, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproce
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: rank_watch.find_stop(process.pid) == notices.STOPPED, 20, "it is stopped")
+    wait_until(
+        lambda: rank_watch.find_stop(process.pid) == notice_kinds.STOPPED, 20, "it is stopped"
+    )
 
 
 @pytest.fixture
@@ -76,16 +77,16 @@ def test_master_is_notified_once_of_a_rank_whose_state_is_in_memory(
     watch: RankWatch, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_states, "KEPT_FOLDER", tmp_path)
-    assert watch.look() == notices.RANK_WATCH_INTERVAL_SECONDS
+    assert watch.look() == notice_kinds.RANK_WATCH_INTERVAL_SECONDS
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "state-shared.a").touch()
-    assert watch.look() < notices.RANK_WATCH_INTERVAL_SECONDS, (
+    assert watch.look() < notice_kinds.RANK_WATCH_INTERVAL_SECONDS, (
         "its end costs nothing, so that a stop is seen soon"
     )
     watch.look()
-    assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
+    assert rank_registry.notify(next(rank_registry.running()), kind=notice_kinds.ASKED)
     notice, _ = master.all(2)
-    assert (notice["kind"], notice["rank"], notice["worker"]) == (notices.KEPT, 3, WORKER)
+    assert (notice["kind"], notice["rank"], notice["worker"]) == (notice_kinds.KEPT, 3, WORKER)
 
 
 def test_a_rank_that_continues_and_stops_again_is_stopped_anew(
@@ -114,8 +115,8 @@ def test_master_is_notified_once_in_a_period_of_stall_checks(
     watch.look()
     watch.look()
     watch.look()
-    assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
-    assert [notice["kind"] for notice in master.all(1)] == [notices.ASKED]
+    assert rank_registry.notify(next(rank_registry.running()), kind=notice_kinds.ASKED)
+    assert [notice["kind"] for notice in master.all(1)] == [notice_kinds.ASKED]
 
 
 @contextmanager
@@ -131,8 +132,8 @@ def running_rank(line: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def told(master: Master) -> set[str]:
     """The kinds of the notices that the master has got until now."""
-    assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
-    return {*iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)}
+    assert rank_registry.notify(next(rank_registry.running()), kind=notice_kinds.ASKED)
+    return {*iter(lambda: master.taken.get(timeout=20)["kind"], notice_kinds.ASKED)}
 
 
 def test_master_is_notified_of_a_rank_that_uses_no_cpu(folder: Path, master: Master) -> None:

@@ -7,25 +7,11 @@ ends have shown their certificates (agent/keys.py).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from hvd_pods.shared.no_answer import STALE, NoAnswer
 
 MARK = "HVD-AGENT-1 "
 # The most bytes to read from a server before it counts as no agent.
 LONGEST_BANNER = 256
-# The description of a worker of another revision.
-STALE = "from before the last upgrade"
-
-
-class NoAnswer(NamedTuple):
-    """The reason why a worker does not respond as a worker of this run, and facts for decisions.
-
-    `is_stale`: its pod is of an earlier revision. `lacks_service`: the Service was deleted, so that
-    no worker has an address.
-    """
-
-    reason: str
-    is_stale: bool = False
-    lacks_service: bool = False
 
 
 def format_banner(revision: str) -> bytes:

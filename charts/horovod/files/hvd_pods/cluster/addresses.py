@@ -13,10 +13,10 @@ import time
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence
 
-from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.kube import Api, ApiError, pauses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Run, Worker
 
 Slice = Dict[str, Any]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Iterator, TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
 from hvd_pods.rules import events
@@ -30,6 +29,7 @@ from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared import errors
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Pod, parse_run
 
 # Stop writing after this many bytes: the file is in memory.

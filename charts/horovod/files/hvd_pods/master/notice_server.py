@@ -17,7 +17,8 @@ from typing import Any, Mapping, Sequence, cast
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod import notices
 from hvd_pods.pod.connections import ConnectionServer, Limits
-from hvd_pods.pod.notices import (
+from hvd_pods.rules.events import EventSink, Notice, NoticeTaken
+from hvd_pods.shared.notice_kinds import (
     ASKED,
     DEBUGGED,
     ENDED,
@@ -29,7 +30,6 @@ from hvd_pods.pod.notices import (
     RAISED,
     STOPPED,
 )
-from hvd_pods.rules.events import EventSink, Notice, NoticeTaken
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import LONGEST_TEXT, printable
 

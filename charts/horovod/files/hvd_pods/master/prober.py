@@ -28,11 +28,12 @@ import time
 from collections import deque
 from typing import Collection, Mapping, NamedTuple, Sequence
 
-from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
+from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.rules.events import EventSink, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.missing_workers import NO_ANSWER
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Pod, Worker
 
 # The pause between two attempts to connect to a worker, as a fraction of its time so far.

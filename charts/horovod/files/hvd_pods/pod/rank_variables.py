@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hvd_pods.shared import contract
 from hvd_pods.shared.contract import RENDEZVOUS
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
-from hvd_pods.shared.ranges import parse_ranges
+from hvd_pods.shared.ranges import parse_pod_names
 
 # The name of this worker's pod.
 POD = contract.POD
@@ -54,7 +54,7 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     address, port, workers = split(given)
     if not port.isdecimal():
         return chosen
-    pods = list(list_pods(workers))
+    pods = list(parse_pod_names(workers))
     if given.get(POD) in pods:
         chosen.update(dict.fromkeys(names["worker"], str(pods.index(given[POD]))))
     shown = f"[{address}]" if ":" in address else address
@@ -109,17 +109,6 @@ def split(given: Mapping[str, str]) -> tuple[str, str, str]:
     address, _, rest = given.get(RENDEZVOUS, "").partition(" ")
     port, _, workers = rest.partition(" ")
     return address, port, workers
-
-
-def list_pods(workers: str) -> Iterator[str]:
-    """Yield the pods of `STATEFULSET:ORDINALS...` in their order.
-
-    Raises ValueError for ordinals that are not numbers.
-    """
-    for part in workers.split():
-        name, _, ordinals = part.partition(":")
-        for numbers in parse_ranges(ordinals):
-            yield from (f"{name}-{number}" for number in numbers)
 
 
 def check_rendezvous(given: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from hvd_pods.pod import notices
 from hvd_pods.pod.tracebacks import LONGEST_EXCEPTION_CHARACTERS, TracebackReader
+from hvd_pods.shared import notice_kinds
 from hvd_pods.shared.contract import FENCE
 
 
@@ -43,4 +44,6 @@ def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> Non
             fence = variables.get(FENCE, "")
             worker = socket.gethostname()
             text = describe(error)
-            notices.send(address, fence, kind=notices.RAISED, worker=worker, rank=rank, text=text)
+            notices.send(
+                address, fence, kind=notice_kinds.RAISED, worker=worker, rank=rank, text=text
+            )

@@ -18,9 +18,10 @@ import signal
 import sys
 from contextlib import suppress
 
-from hvd_pods.pod.notices import ENDED, FAILED, FINISHED, NOTICE_SEND_TIMEOUT_SECONDS
+from hvd_pods.pod.notices import NOTICE_SEND_TIMEOUT_SECONDS
 from hvd_pods.rank import rank_registry
 from hvd_pods.shared import contract
+from hvd_pods.shared.notice_kinds import ENDED, FAILED, FINISHED
 
 # Signals that launchers use to stop a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

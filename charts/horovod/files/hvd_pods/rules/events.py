@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypedDict
 
-from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.rules.job_state import JobReading
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.objects import Object
 from hvd_pods.shared.run import Pod
 

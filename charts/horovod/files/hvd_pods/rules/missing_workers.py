@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
-from hvd_pods.agent.banner import STALE, NoAnswer
 from hvd_pods.rules import pod_replacement, worker_selection
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ListPods
@@ -14,6 +13,7 @@ from hvd_pods.rules.events import AttemptOver, PodsListed
 from hvd_pods.rules.worker_names import describe, describe_loss
 from hvd_pods.shared import pod_problems
 from hvd_pods.shared.errors import ConfigurationError, LostWorkerError, RunError
+from hvd_pods.shared.no_answer import STALE, NoAnswer
 from hvd_pods.shared.pod_problems import Diagnosis
 from hvd_pods.shared.run import Run, Worker
 from hvd_pods.shared.run_events import RunEvent

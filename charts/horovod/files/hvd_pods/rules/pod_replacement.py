@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping
 
-from hvd_pods.agent.banner import STALE
 from hvd_pods.rules import worker_selection
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import DeletePods
 from hvd_pods.rules.state import Activity, RunState
 from hvd_pods.rules.worker_names import format_workers
 from hvd_pods.shared.contract import REVISION_LABEL
+from hvd_pods.shared.no_answer import STALE
 from hvd_pods.shared.objects import Object, parse_time
 from hvd_pods.shared.run import Worker
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvd_pods.pod.notices import (
+from hvd_pods.rules import stalls
+from hvd_pods.rules.decision import Decision
+from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
+from hvd_pods.rules.events import Notice, NoticeTaken
+from hvd_pods.rules.stall_state import Stall
+from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.notice_kinds import (
     ASKED,
     DEBUGGED,
     ENDED,
@@ -16,12 +22,6 @@ from hvd_pods.pod.notices import (
     RAISED,
     STOPPED,
 )
-from hvd_pods.rules import stalls
-from hvd_pods.rules.decision import Decision
-from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
-from hvd_pods.rules.events import Notice, NoticeTaken
-from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.timers import TimerKind
 
 # The maximum number of kept notices of each kind: training code can send them without limit.
 MOST_NOTICES = 10_000

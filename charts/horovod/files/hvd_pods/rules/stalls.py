@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Sequence
 
-from hvd_pods.pod.notices import RANK_WATCH_INTERVAL_SECONDS
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ShowStacks
@@ -27,6 +26,7 @@ from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
 from hvd_pods.shared.errors import LaunchError
+from hvd_pods.shared.notice_kinds import RANK_WATCH_INTERVAL_SECONDS
 from hvd_pods.shared.run_events import RunEvent
 
 # Seconds between two reports: a script may print Horovod's messages itself, without limit.

@@ -7,7 +7,6 @@ import functools
 from dataclasses import dataclass, field
 from typing import Mapping
 
-from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.rules.events import Moment, Notice
 from hvd_pods.rules.job_state import NOT_READ, JobReading
 from hvd_pods.rules.reported_progress import Progress
@@ -15,6 +14,7 @@ from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.pod_problems import Diagnosis
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Pod, Run, Worker

@@ -6,8 +6,7 @@ import json
 from itertools import groupby, islice
 from typing import Collection, Iterable, Mapping, Sequence
 
-from hvd_pods.pod.rank_variables import list_pods
-from hvd_pods.shared.ranges import format_ranges
+from hvd_pods.shared.ranges import format_ranges, parse_pod_names
 from hvd_pods.shared.run import Run, Worker
 
 # Limits of a report: groups of workers, characters of a reason, ranges of workers in a group.
@@ -60,7 +59,7 @@ def read_workers(run: Run, record: str) -> list[Worker]:
     """Parse the text of `record_workers`; for any other text, return the run's initial workers."""
     try:
         groups = [f"{name}:{text}" for name, text in json.loads(record).items()]
-        names = set(islice(list_pods(" ".join(groups)), len(run.workers) + 1))
+        names = set(islice(parse_pod_names(" ".join(groups)), len(run.workers) + 1))
     except (ValueError, TypeError, AttributeError, RecursionError):
         names = set()
     return [worker for worker in run.workers if worker.name in names] or [

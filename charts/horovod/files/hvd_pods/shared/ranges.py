@@ -30,3 +30,14 @@ def parse_ranges(text: str) -> Iterator[range]:
         if begin is None or end is None:
             raise ValueError(f"{part!r} is no range of numbers")
         yield range(begin, end + 1)
+
+
+def parse_pod_names(workers: str) -> Iterator[str]:
+    """Yield the pods of `STATEFULSET:ORDINALS...` in their order.
+
+    Raises ValueError for ordinals that are not numbers.
+    """
+    for part in workers.split():
+        name, _, ordinals = part.partition(":")
+        for numbers in parse_ranges(ordinals):
+            yield from (f"{name}-{number}" for number in numbers)

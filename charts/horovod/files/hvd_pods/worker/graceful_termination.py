@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.pod import notices, processes, ranks_program
+from hvd_pods.pod import processes, ranks_program
 from hvd_pods.rank import rank_registry
-from hvd_pods.shared import contract, files, untrusted
+from hvd_pods.shared import contract, files, notice_kinds, untrusted
 from hvd_pods.worker.kept_states import find_kept
 
 # After the ranks end, the launcher's daemon has the first number of seconds to report how they
@@ -61,7 +61,7 @@ def drain(
         for script in scripts:
             if script not in notified and is_heard:
                 notified.add(script)
-                is_heard = rank_registry.notify(script, kind=notices.LEAVING, seconds=grace)
+                is_heard = rank_registry.notify(script, kind=notice_kinds.LEAVING, seconds=grace)
         for script in scripts:
             rank_registry.ask_to_end(script)
         if not scripts or time.monotonic() > save_at:
@@ -110,7 +110,7 @@ def main() -> int:
         return 0
     for script in scripts:
         if not rank_registry.was_asked_to_end(script):
-            rank_registry.notify(script, kind=notices.ASKED)
+            rank_registry.notify(script, kind=notice_kinds.ASKED)
     for script in scripts:
         rank_registry.ask_to_end(script)
     print(len(scripts))

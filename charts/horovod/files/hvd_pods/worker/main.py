@@ -22,12 +22,12 @@ from types import FrameType
 from typing import Iterable, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.pod import metrics, notices, packages, processes
+from hvd_pods.pod import metrics, packages, processes
 from hvd_pods.pod.metrics import Sample, format_page, script_samples
 from hvd_pods.pod.private_files import write_private_file
 from hvd_pods.pod.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.shared import contract, threads
+from hvd_pods.shared import contract, notice_kinds, threads
 from hvd_pods.shared.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PROGRAMS
 from hvd_pods.worker import gpus, graceful_termination, kept_states, rank_watch
 
@@ -211,7 +211,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
                         os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
                     )
 
-    check_delay_seconds = notices.RANK_WATCH_INTERVAL_SECONDS
+    check_delay_seconds = notice_kinds.RANK_WATCH_INTERVAL_SECONDS
     while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import Collection, Iterable, Mapping
 
-from hvd_pods.pod import notices, processes
+from hvd_pods.pod import processes
 from hvd_pods.rank import rank_registry
-from hvd_pods.shared import contract
+from hvd_pods.shared import contract, notice_kinds
 from hvd_pods.worker import kept_states
 
 # A variable of Horovod: the seconds between two reports about ranks that have not joined.
@@ -23,7 +23,7 @@ DEFAULT_PERIOD_SECONDS = 60.0
 # late only after two.
 LONGEST_PERIOD_SECONDS = 15
 # States of proc(5) in which a process waits until another process resumes it.
-STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
+STOPPED = {"T": notice_kinds.STOPPED, "t": notice_kinds.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
 # An attempt with a stopped rank ends early where the state is kept. Therefore the worker checks for
@@ -56,7 +56,7 @@ class RankWatch:
         """Check all ranks once, and return the seconds until the next check."""
         scripts = {script.pid: script for script in rank_registry.running()}
         now = time.monotonic()
-        kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
+        kinds = dict.fromkeys(self._find_idle(scripts, now), notice_kinds.IDLE)
         stopped = {pid: find_stop(pid) for pid in scripts}
         kinds.update({pid: kind for pid, kind in stopped.items() if kind})
         self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
@@ -69,11 +69,15 @@ class RankWatch:
                 if not rank_registry.notify(scripts[pid], **content):
                     # The master does not respond: report the other ranks at the next check.
                     break
-        return STOPPED_CHECK_INTERVAL_SECONDS if self._kept else notices.RANK_WATCH_INTERVAL_SECONDS
+        return (
+            STOPPED_CHECK_INTERVAL_SECONDS
+            if self._kept
+            else notice_kinds.RANK_WATCH_INTERVAL_SECONDS
+        )
 
     def _period_of(self, kind: str, script: rank_registry.Script) -> float:
         """Return the seconds between two notices of a kind about a script."""
-        is_often = kind == notices.STOPPED and script in self._kept
+        is_often = kind == notice_kinds.STOPPED and script in self._kept
         return min(STOPPED_CHECK_INTERVAL_SECONDS, self._period) if is_often else self._period
 
     def _notify_of_kept(self, scripts: Collection[rank_registry.Script]) -> None:
@@ -81,7 +85,7 @@ class RankWatch:
         self._kept.intersection_update(scripts)
         for script in scripts:
             if script not in self._kept and kept_states.find_kept(script.run) is not None:
-                if not rank_registry.notify(script, kind=notices.KEPT):
+                if not rank_registry.notify(script, kind=notice_kinds.KEPT):
                     break
                 self._kept.add(script)
 
@@ -89,7 +93,7 @@ class RankWatch:
         """Return the ranks that have used no CPU since the last check."""
         if not self._is_silent:
             return []
-        if self._kept and now - self._looked < notices.RANK_WATCH_INTERVAL_SECONDS:
+        if self._kept and now - self._looked < notice_kinds.RANK_WATCH_INTERVAL_SECONDS:
             # In so short a time, a waiting rank may use as much CPU as it usually does in five
             # seconds.
             return [pid for pid in self._idle if pid in pids]
