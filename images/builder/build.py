@@ -96,7 +96,7 @@ def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path 
             f"{name}: its Horovod is linked with the image's own MPI and works nowhere else",
             "use an image whose `series` has mpi-at-run-time.patch",
         )
-    folder = _wheel_folder(image)
+    folder = _make_wheel_folder(image)
     if not any(folder.iterdir()):
         build(name, overrides=compiled_in(image), versions=versions)
     (file,) = folder.iterdir()
@@ -156,7 +156,7 @@ def refuse_stale_locks(image: Image) -> None:
 def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
     key = image_key(image, base_key)
     references = [image.reference, *tags]
-    wheels = _wheel_folder(image) if image.framework else None
+    wheels = _make_wheel_folder(image) if image.framework else None
     # Others may ask for a portable wheel: without it, the image is not complete.
     complete = wheels is None or not is_portable(image) or any(wheels.iterdir())
     if complete and all(engine.key(reference) == key for reference in references):
@@ -201,8 +201,8 @@ def _run_build(
         )
 
 
-def _wheel_folder(image: Image) -> Path:
-    """Return the folder of the image's wheel, which may still be empty."""
+def _make_wheel_folder(image: Image) -> Path:
+    """Return the folder of the image's wheel; make an empty one if there is none."""
     folder = cache_dir() / "wheels" / f"horovod-{wheel_key(image)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
