@@ -262,7 +262,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
     ):
         run_end.leave_workers(decision)
     elif state.activity == Activity.FINISHING:
-        run_end.scale_down(decision)
+        run_end.clean_up(decision)
     elif state.activity == Activity.READING:
         decision.state = replace(state, retries=state.retries.note_job(event.job))
         decision.add_event(AttemptDue())

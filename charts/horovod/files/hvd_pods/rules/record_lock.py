@@ -74,35 +74,49 @@ def begin(decision: Decision, event: Started) -> None:
 
 def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
-    state = decision.state
-    assignment = decision.state.assignment
     data = event.data
-    if state.activity != Activity.WAITING_FOR_RECORD:
+    uid = decision.state.assignment.uid
+    if decision.state.activity != Activity.WAITING_FOR_RECORD:
         return
-    if assignment.uid != "" and data.get(RecordKey.SUPERSEDED) == assignment.uid:
-        other = one_line(str(data.get(RecordKey.HOLDER_JOB)), LONGEST_NAME)
-        what = (
-            f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
-        )
+    if uid != "" and data.get(RecordKey.SUPERSEDED) == uid:
+        job = one_line(str(data.get(RecordKey.HOLDER_JOB)), LONGEST_NAME)
+        what = f"{job} has taken the workers over from this Job: delete the Job, which is obsolete"
         decision.add_event(EndReached(SupersededError(what)))
-        return
-    holder = describe_holder(data)
-    is_free = _is_free(decision, data)
-    is_silent = (
-        renewal(data) == state.record_lock.seen
-        and decision.now - state.record_lock.seen_at > LOCK_DURATION_SECONDS
+    elif _is_free(decision, data):
+        _take(decision, data, {})
+    elif _has_expired(decision, data):
+        decision.log(f"{describe_holder(data)} has not renewed its lock: taking over")
+        _take(decision, data, {RecordKey.SUPERSEDED: data.get(RecordKey.HOLDER_UID, "")})
+    else:
+        _wait_for_holder(decision, data)
+
+
+def _has_expired(decision: Decision, data: Mapping[str, str]) -> bool:
+    """Return whether the holder has not renewed its lock in time."""
+    lock = decision.record_lock
+    return renewal(data) == lock.seen and decision.now - lock.seen_at > LOCK_DURATION_SECONDS
+
+
+def _take(decision: Decision, data: Mapping[str, str], additions: Mapping[str, str]) -> None:
+    """Request to take a record with this data, with additions to the lock."""
+    fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
+    decision.record_lock = replace(decision.record_lock, fence=fence, data=dict(data))
+    decision.add_effects(
+        WriteRecord(
+            TAKE,
+            additions,
+            fence,
+            is_holder=True,
+            changes=decision.record_lock.changes,
+            retry_seconds=TAKE_RETRY_SECONDS,
+        )
     )
-    if is_free or is_silent:
-        changes = {}
-        if not is_free:
-            decision.log(f"{holder} has not renewed its lock: taking over")
-            changes[RecordKey.SUPERSEDED] = data.get(RecordKey.HOLDER_UID, "")
-        fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
-        decision.record_lock = replace(decision.record_lock, fence=fence, data=dict(data))
-        known = decision.record_lock.changes
-        decision.add_effects(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
-        return
-    if not state.record_lock.seen:
+
+
+def _wait_for_holder(decision: Decision, data: Mapping[str, str]) -> None:
+    """Read the record again later, unless this pod is asked to end."""
+    holder = describe_holder(data)
+    if not decision.record_lock.seen:
         message = (
             f"waiting until {holder}, which controls the workers, ends or stops renewing its lock"
         )
@@ -174,7 +188,7 @@ def on_written(decision: Decision, event: RecordWritten) -> None:
     elif event.purpose == RENEW:
         decision.record_lock = replace(decision.record_lock, is_renewing=False)
     elif event.purpose == END and decision.state.activity == Activity.FINISHING:
-        run_end.scale_down(decision)
+        run_end.clean_up(decision)
 
 
 def on_changed(decision: Decision, event: RecordChanged) -> None:

@@ -66,7 +66,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
         decision.write_record(END, retry_seconds=None)
 
 
-def scale_down(decision: Decision) -> None:
+def clean_up(decision: Decision) -> None:
     """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
     state = decision.state
     job = state.job

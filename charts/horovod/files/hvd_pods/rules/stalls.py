@@ -106,37 +106,42 @@ def report_unfinished(decision: Decision) -> None:
         # Ranks that were asked to end have a time limit.
         return
     since = max(launch.finished_at, decision.state.last_step)
+    limit = max(run.stall_timeout_seconds or float("inf"), NAMING_DELAY_SECONDS)
+    delay = limit if launch.unfinished else NAMING_DELAY_SECONDS
     waited = decision.now - since
-    limit = (
-        max(run.stall_timeout_seconds, NAMING_DELAY_SECONDS)
-        if run.stall_timeout_seconds
-        else float("inf")
-    )
-    if waited < NAMING_DELAY_SECONDS or (launch.unfinished and waited < limit):
-        decision.set_timer(
-            TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAMING_DELAY_SECONDS)
-        )
+    if waited < delay:
+        decision.set_timer(TimerKind.UNFINISHED, since + delay)
         return
-    unfinished = _find_unfinished(decision)
-    text = _describe_unfinished(decision, unfinished, waited)
+    ranks = _find_unfinished(decision)
+    text = _describe_unfinished(decision, ranks, waited)
     if waited >= limit:
         why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout_seconds:.0f}`"
         launch_abort.abort(decision, LaunchError(why, 1))
         return
-    # If all ranks have ended, no rank keeps the others waiting.
-    worker, rank = unfinished[0] if unfinished else ("", NO_RANK)
-    what = f"has not ended after {name_ranks(launch.finished[:1])}"
-    decision.launch = replace(
-        decision.launch, unfinished=Stall(rank, worker, what, since, decision.now, float("inf"))
-    )
+    _note_unfinished(decision, ranks, since)
     _announce_stall(decision, text)
     if limit < float("inf"):
         decision.set_timer(TimerKind.UNFINISHED, since + limit)
-    ranks: dict[str, list[int]] = {}
-    for worker, rank in unfinished[:MOST_RANKS]:
-        ranks.setdefault(worker, []).append(rank)
-    if ranks:
-        decision.add_effects(ShowStacks(decision.attempt.number, ranks))
+    _show_stacks(decision, ranks)
+
+
+def _note_unfinished(decision: Decision, ranks: Sequence[tuple[str, int]], since: float) -> None:
+    """Note the first of these ranks (worker, number), which keep the others waiting."""
+    # If all ranks have ended, no rank keeps the others waiting.
+    worker, rank = ranks[0] if ranks else ("", NO_RANK)
+    what = f"has not ended after {name_ranks(decision.launch.finished[:1])}"
+    stall = Stall(rank, worker, what, since, decision.now, float("inf"))
+    decision.launch = replace(decision.launch, unfinished=stall)
+
+
+def _show_stacks(decision: Decision, ranks: Sequence[tuple[str, int]]) -> bool:
+    """Show the stacks of the first of these ranks (worker, number). Return False without ranks."""
+    numbers: dict[str, list[int]] = {}
+    for worker, rank in ranks[:MOST_RANKS]:
+        numbers.setdefault(worker, []).append(rank)
+    if numbers:
+        decision.add_effects(ShowStacks(decision.attempt.number, numbers))
+    return bool(numbers)
 
 
 def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
@@ -200,13 +205,9 @@ def report_stalls(decision: Decision) -> None:
         ago = decision.now - decision.state.last_step
         known = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
         _announce_stall(decision, f"{describe(first)}{known}")
-    ranks: dict[str, list[int]] = {}
-    for stall in first[:MOST_RANKS]:
-        if stall.worker in decision.launch.workers:
-            ranks.setdefault(stall.worker, []).append(stall.rank)
-    if ranks:
-        decision.add_effects(ShowStacks(decision.attempt.number, ranks))
-    else:
+    workers = decision.launch.workers
+    ranks = [(each.worker, each.rank) for each in first[:MOST_RANKS] if each.worker in workers]
+    if not _show_stacks(decision, ranks):
         end_stalled(decision)
 
 

@@ -247,35 +247,46 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     decision.clear_timers(TimerKind.LEAVE)
     if launch.waiting:
         decision.add_effects(ReleaseRanks(launch.waiting))
-    terminated = tuple(launch.terminating)
-    problem = launch.problem
-    # The ranks may have ended just when a worker was lost. Ranks that were ended for another reason
-    # have not finished, whatever exit code their signal handlers produce. Only the launcher of mode
-    # direct never exits with 0 after a request to end.
-    may_have_ended = isinstance(problem, LostWorkerError) or (
-        isinstance(problem, ResizedError) and decision.state.run.mode == "direct"
-    )
-    if event.exit_code == 0 and (problem is None or may_have_ended):
-        if terminated:
-            names = ", ".join(terminated)
+    if _has_finished(decision.state.run, launch):
+        if launch.terminating:
+            names = ", ".join(launch.terminating)
             decision.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
         decision.add_event(AttemptOver(_find_idleness(decision.state)))
-    elif problem:
-        decision.add_event(AttemptOver(problem))
+    elif launch.problem:
+        decision.add_event(AttemptOver(launch.problem))
     else:
-        pods = attempt.pods
-        uids = {name: pods[name].uid for name in terminated if name in pods}
-        decision.add_effects(
-            FindCause(
-                attempt.number,
-                event.exit_code,
-                launch.workers,
-                launch.exception_notices,
-                launch.exit_notices,
-                uids,
-                asks_for_binding=_may_have_failed_to_bind(decision.state.run, launch),
-            )
+        _find_cause(decision)
+
+
+def _has_finished(run: Run, launch: LaunchState) -> bool:
+    """Return whether the ranks of a launch that has ended have come to their own end.
+
+    They may have ended just when a worker was lost. Ranks that were ended for another reason have
+    not finished, whatever exit code their signal handlers produce. Only the launcher of mode direct
+    never exits with 0 after a request to end.
+    """
+    problem = launch.problem
+    may_have_ended = isinstance(problem, LostWorkerError) or (
+        isinstance(problem, ResizedError) and run.mode == "direct"
+    )
+    return launch.exit_code == 0 and (problem is None or may_have_ended)
+
+
+def _find_cause(decision: Decision) -> None:
+    """Request the cause of the launch's failure."""
+    attempt = decision.attempt
+    launch = decision.launch
+    decision.add_effects(
+        FindCause(
+            attempt.number,
+            launch.exit_code,
+            launch.workers,
+            launch.exception_notices,
+            launch.exit_notices,
+            {name: attempt.pods[name].uid for name in launch.terminating if name in attempt.pods},
+            asks_for_binding=_may_have_failed_to_bind(decision.state.run, launch),
         )
+    )
 
 
 def _may_have_failed_to_bind(run: Run, launch: LaunchState) -> bool:
