@@ -21,7 +21,7 @@ class Checkpoint:
 
     def __init__(self, path: Path, minutes: float) -> None:
         self.path = path
-        self._every = minutes * 60
+        self._interval_seconds = minutes * 60
         self._written_at = time.monotonic()
         self._writing: threading.Thread | None = None
         # Whether the last one is complete, or there is none.
@@ -34,7 +34,7 @@ class Checkpoint:
 
     def is_due(self) -> bool:
         """Return whether the last checkpoint is old enough and completely written."""
-        return self.is_free and time.monotonic() - self._written_at > self._every
+        return self.is_free and time.monotonic() - self._written_at > self._interval_seconds
 
     def write_beside(self, packed: bytearray) -> None:
         """Write a packed state while the training continues. Log errors."""

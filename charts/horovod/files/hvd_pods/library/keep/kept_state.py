@@ -7,7 +7,7 @@ import os
 import re
 import weakref
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 from .agreement import Agreement, FoundStates, RestoreReport, agree_on_whole, share, share_own
 from .cached_state_dict import Reader, find_reader
@@ -62,55 +62,47 @@ class State:
         minutes: float = 10.0,
         **parts: Any,
     ) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
-            raise ValueError(
-                f"keep: {name!r} cannot be the name of a State: use letters and digits"
-            )
-        if name in states:
-            raise ValueError(
-                f"keep: this script has a State {name!r} already: give each one a name of its own, "
-                "as in State(name='critic', ...)"
-            )
+        _check_state_name(name)
         self.name = name
         self.step = 0
         self.own = own
         self.is_restored = False
-        for each in parts:
-            if each.startswith("_") or hasattr(self, each):
-                raise ValueError(
-                    f"keep: {each!r} cannot be the name of a part: the State has a method or an "
-                    "attribute of this name"
-                )
+        self._check_part_names(parts)
         self._parts = list(parts)
-        # What reads models and optimizers of PyTorch again.
-        self._readers: dict[str, Reader] = {}
         self.__dict__.update(parts)
-        self._steps_of_epoch = 0
-        self._series = 0
-        # The launch that has made the step.
-        self._launch = find_launch()
-        # What callbacks of Keras have learned, which the beginning of a fit() resets.
-        self._learned: dict[str, Any] = {}
-        folder = output or os.environ.get("OUTPUT_PATH")
-        self._folder = Path(folder) if folder else None
-        self._checkpoint = (
-            Checkpoint((self._folder / f"keep-{name}.state").absolute(), minutes)
-            if self._folder
-            else None
-        )
-        self._run = os.environ.get("HVD_RUN_ID", "")
-        self._memory = WorkerMemory(name, self._run)
         for part_name, part in parts.items():
             check(part_name, part)
             build_optimizer(part_name, part, parts.values())
         self._sharded = [each for each, part in parts.items() if find_sharded(part)]
+        # What reads models and optimizers of PyTorch again.
+        self._readers: dict[str, Reader] = {}
+        # What callbacks of Keras have learned, which the beginning of a fit() resets.
+        self._learned: dict[str, Any] = {}
+        self._steps_of_epoch = 0
+        self._series = 0
+        # The launch that has made the step.
+        self._launch = find_launch()
+        self._run = os.environ.get("HVD_RUN_ID", "")
+        self._memory = WorkerMemory(name, self._run)
+        output = output or os.environ.get("OUTPUT_PATH")
+        folder = Path(output) if output else None
+        self._checkpoint: Checkpoint | None = None
+        if folder:
+            self._checkpoint = Checkpoint((folder / f"keep-{name}.state").absolute(), minutes)
         # What is done otherwise where each rank has a shard; None where nothing is sharded.
-        self._shards = (
-            ShardedState(name, self._folder, minutes, self._run, self._memory)
-            if self._sharded
-            else None
-        )
+        self._shards: ShardedState | None = None
+        if self._sharded:
+            self._shards = ShardedState(name, folder, minutes, self._run, self._memory)
         states[name] = self
+
+    def _check_part_names(self, names: Iterable[str]) -> None:
+        """Raise ValueError for the name of a method or an attribute of the State."""
+        for name in names:
+            if name.startswith("_") or hasattr(self, name):
+                raise ValueError(
+                    f"keep: {name!r} cannot be the name of a part: the State has a method or an "
+                    "attribute of this name"
+                )
 
     def commit(self, step: int | None = None) -> None:
         """Keep the state after a step: in memory, and periodically in a checkpoint.
@@ -441,6 +433,17 @@ class State:
                 variable.assign(number)
         for name in self._sharded:
             setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))
+
+
+def _check_state_name(name: str) -> None:
+    """Raise ValueError for a name that no file may have, or that another State has."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+        raise ValueError(f"keep: {name!r} cannot be the name of a State: use letters and digits")
+    if name in states:
+        raise ValueError(
+            f"keep: this script has a State {name!r} already: give each one a name of its own, "
+            "as in State(name='critic', ...)"
+        )
 
 
 # The states of this process, by name.
