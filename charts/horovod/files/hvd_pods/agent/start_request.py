@@ -30,10 +30,18 @@ class Request(namedtuple("Request", ["run", "fence", "attempt", "argv", "variabl
     stay: seconds that the program may go on when its master leaves it with the frame STAY.
     """
 
-    def environment(self, own: Mapping[str, str], fence: int) -> dict[str, str]:
+    def environment(self, inherited: Mapping[str, str], fence: int) -> dict[str, str]:
         """Return the program's environment: the container's, and the variables from the master."""
-        given = {RUN_ID: self.run, ATTEMPT: str(self.attempt), FENCE: str(fence), **self.variables}
-        return {**own, **{name: value for name, value in given.items() if value not in ("", "0")}}
+        variables = {
+            RUN_ID: self.run,
+            ATTEMPT: str(self.attempt),
+            FENCE: str(fence),
+            **self.variables,
+        }
+        return {
+            **inherited,
+            **{name: value for name, value in variables.items() if value not in ("", "0")},
+        }
 
     def digest(self) -> str:
         """Return a short hash of the arguments, which identifies the program in logs."""

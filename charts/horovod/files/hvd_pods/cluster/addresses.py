@@ -287,17 +287,17 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
     A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
     """
     ipv4_last = sorted(slices, key=lambda item: item.get("addressType") == "IPv4")
-    found = {}
+    endpoints = {}
     for item in ipv4_last:
         for endpoint in item.get("endpoints", []):
             conditions = endpoint.get("conditions", {})
             target = endpoint.get("targetRef", {})
             if target.get("kind") != "Pod" or conditions.get("terminating"):
                 continue
-            found[target["name"]] = Endpoint(
+            endpoints[target["name"]] = Endpoint(
                 address=endpoint["addresses"][0],
                 is_serving=bool(conditions.get("serving")),
                 uid=target.get("uid", ""),
                 node=endpoint.get("nodeName", ""),
             )
-    return found
+    return endpoints

@@ -105,12 +105,12 @@ def make_files(role: Role, name: str) -> Files:
     """
     authority = _Owner(f"{role.common_name} authority", _make_key())
     owner = _Owner(role.common_name, _make_key())
-    own = _certify(authority, authority, _authority_extensions())
+    authority_certificate = _certify(authority, authority, _authority_extensions())
     signed = _certify(owner, authority, _leaf_extensions(role.usage, name))
     return {
         CERTIFICATE: _pem("CERTIFICATE", signed),
         KEY: _pem("EC PRIVATE KEY", _private_key(owner.key)),
-        AUTHORITY: _pem("CERTIFICATE", own),
+        AUTHORITY: _pem("CERTIFICATE", authority_certificate),
     }
 
 

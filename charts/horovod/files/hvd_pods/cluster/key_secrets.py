@@ -56,13 +56,13 @@ def find_keys(
     missing = [name for name in IN_FOLDER if not _has_content(folders.mounted / name)]
     if not missing:
         return folders.mounted
-    own = environment.get(contract.KEYS_SECRETS)
-    if api is None or not own:
+    secrets = environment.get(contract.KEYS_SECRETS)
+    if api is None or not secrets:
         raise ConfigurationError(
             f"{folders.mounted} does not have {', '.join(missing)}: the Secrets of "
             f"`agent.masterSecret` and `agent.workerSecret` must each have {', '.join(IN_SECRET)}"
         )
-    master_secret, worker_secret = own.split()
+    master_secret, worker_secret = secrets.split()
     try:
         master, worker = _fill(api, master_secret, worker_secret, run, folders.generated)
     except ApiError as problem:
@@ -79,10 +79,10 @@ def find_keys(
     return _write_folder(folders.generated / "keys", master, worker)
 
 
-def _write_folder(folder: Path, own: Files, peer: Files) -> Path:
+def _write_folder(folder: Path, files: Files, peer: Files) -> Path:
     """Write the keys of one end and the authority of the other, like the mounted folder."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name, content in zip(IN_FOLDER, (own[CERTIFICATE], own[KEY], peer[AUTHORITY])):
+    for name, content in zip(IN_FOLDER, (files[CERTIFICATE], files[KEY], peer[AUTHORITY])):
         write_private_file(folder / name, content)
     return folder
 
@@ -104,18 +104,18 @@ def _fill(
     the Secrets are changed all the time.
     """
     for _ in range(TRIES):
-        found = {name: api.get(f"core/secrets/{name}") for name in (master_secret, worker_secret)}
-        stored = {name: _read(name, secret) for name, secret in found.items()}
+        secrets = {name: api.get(f"core/secrets/{name}") for name in (master_secret, worker_secret)}
+        stored = {name: _read(name, secret) for name, secret in secrets.items()}
         if all(stored.values()):
             return stored[master_secret], stored[worker_secret]
-        made = {
+        files = {
             master_secret: make_files(MASTER, run.master_name),
             worker_secret: make_files(WORKER, run.worker_name),
         }
-        _require_handshake(made[master_secret], made[worker_secret], run, generated)
-        for name, secret in found.items():
+        _require_handshake(files[master_secret], files[worker_secret], run, generated)
+        for name, secret in secrets.items():
             if not stored[name]:
-                _add(api, name, secret, made[name])
+                _add(api, name, secret, files[name])
     raise RunError(
         f"cannot create the keys in Secrets {master_secret} and {worker_secret}: another program "
         f"has changed them {TRIES} times in the meantime"
@@ -139,12 +139,12 @@ def _read(name: str, secret: Object) -> Files:
         raise ConfigurationError(f"Secret {name} is not in base64: {problem}") from problem
 
 
-def _add(api: Api, name: str, secret: Object, made: Files) -> None:
+def _add(api: Api, name: str, secret: Object, files: Files) -> None:
     """Add keys to a Secret that had none when it was read, unless it was changed since."""
     # With the version, the API server refuses this if another master has filled the Secret, or if
     # the response to an earlier try was lost.
     version = secret["metadata"].get("resourceVersion")
-    data = {key: base64.b64encode(content).decode() for key, content in made.items()}
+    data = {key: base64.b64encode(content).decode() for key, content in files.items()}
     body = {"metadata": {"resourceVersion": version}, "data": data}
     try:
         api.merge_patch(f"core/secrets/{name}", body)
@@ -176,9 +176,9 @@ def check_handshake(
     of them refuses the other.
     """
     # `ssl` reads keys only from files.
-    with tempfile.TemporaryDirectory(dir=generated) as made:
-        of_master = _write_folder(Path(made, "master"), master, worker)
-        of_worker = _write_folder(Path(made, "worker"), worker, master)
+    with tempfile.TemporaryDirectory(dir=generated) as folder:
+        of_master = _write_folder(Path(folder, "master"), master, worker)
+        of_worker = _write_folder(Path(folder, "worker"), worker, master)
         client_side = Keys(str(of_master), worker_name).client()
         server_side = Keys(str(of_worker), master_name).server()
     for context in (client_side, server_side):

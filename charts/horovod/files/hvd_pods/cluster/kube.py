@@ -327,10 +327,10 @@ def _parse(text: bytes, field: str = "metadata") -> Object:
         return {name: value for name, value in item.items() if value is not None}
 
     value = json.loads(text, object_hook=without_nulls)
-    found: Object = value if isinstance(value, dict) else {}
-    if type(found.get(field)) is not dict:
+    document: Object = value if isinstance(value, dict) else {}
+    if type(document.get(field)) is not dict:
         raise ValueError(f"it is no object with {field}")
-    return found
+    return document
 
 
 def _status_message(text: str) -> str:

@@ -30,12 +30,12 @@ def add_nodes(run: Run, api: Api | None, pods: Mapping[Worker, Pod]) -> None:
     Without access to the API (None), no nodes are listed. A failure is logged and not retried: the
     training is about to start.
     """
-    found: dict[str, set[str]] = {}
+    node_lists: dict[str, set[str]] = {}
     for worker, pod in pods.items():
         name = run.staged.get(worker.stateful_set)
         if name and pod.node:
-            found.setdefault(name, set()).add(pod.node)
-    for name, nodes in found.items():
+            node_lists.setdefault(name, set()).add(pod.node)
+    for name, nodes in node_lists.items():
         try:
             if api:
                 _add(api, name, nodes)

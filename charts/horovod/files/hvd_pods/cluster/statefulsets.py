@@ -55,8 +55,8 @@ def fit_to_run(api: Api, run: Run) -> None:
     """
     for name, number in run.initial_workers.items():
         try:
-            kept = range(run.least_workers[name], number)
-            set_number(api, name, number, START_RETRY_SECONDS, kept)
+            accepted = range(run.least_workers[name], number)
+            set_number(api, name, number, START_RETRY_SECONDS, accepted)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
             if problem.is_temporary:
@@ -78,15 +78,15 @@ def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None
 
 
 def set_number(
-    api: Api, name: str, number: int, retry_seconds: float, kept: Container[int] = ()
+    api: Api, name: str, number: int, retry_seconds: float, accepted: Container[int] = ()
 ) -> None:
     """Scale a StatefulSet, and log it, unless it has this number of workers or one that is kept.
 
     Raises ApiError when the number can be neither read nor set within `retry_seconds`.
     """
-    found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
-    current = found.get("spec", {}).get("replicas", 0)
-    if current != number and current not in kept:
+    scale_object = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
+    current = scale_object.get("spec", {}).get("replicas", 0)
+    if current != number and current not in accepted:
         scale(api, {name: number}, retry_seconds)
         log(f"{name} had {current} workers: scaled to {number}")
 
@@ -130,12 +130,12 @@ def find_evictions(api: Api, uids: Mapping[str, str], timeout_seconds: float) ->
     except ApiError as problem:
         log(f"cannot read whether workers were evicted: {problem}")
         return {}
-    found = {}
+    evictions = {}
     for name, uid in uids.items():
-        own = [event for event in events if _is_about(event, name, uid)]
-        if own:
-            found[name] = one_line(newest_message(own))
-    return found
+        pod_events = [event for event in events if _is_about(event, name, uid)]
+        if pod_events:
+            evictions[name] = one_line(newest_message(pod_events))
+    return evictions
 
 
 def _is_about(event: Object, name: str, uid: str) -> bool:

@@ -104,8 +104,8 @@ class ClusterEffects:
         number = effect.number
         try:
             if not self._api.is_stopped():
-                kept = range(effect.below, sys.maxsize)
-                set_number(self._api, name, number, 0.0, kept)
+                accepted = range(effect.below, sys.maxsize)
+                set_number(self._api, name, number, 0.0, accepted)
         except ApiError as problem:
             self._log_once(f"cannot scale {name} to {number}: {problem}")
 

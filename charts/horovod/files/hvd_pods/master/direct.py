@@ -78,14 +78,16 @@ def place_ranks(workers: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]
                 "CROSS_RANK": cross[local],
                 "CROSS_SIZE": sizes[local],
             }
-            own = {f"HOROVOD_{name}": str(number) for name, number in numbers.items()}
-            placed[-1].append({"HOROVOD_HOSTNAME": worker, **own})
+            variables = {f"HOROVOD_{name}": str(number) for name, number in numbers.items()}
+            placed[-1].append({"HOROVOD_HOSTNAME": worker, **variables})
             cross[local] += 1
             rank += 1
     return placed
 
 
-def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> WorkerProgram:
+def begin(
+    worker: str, request: dict[str, Any], look: Callable[[str, bytes], None]
+) -> WorkerProgram:
     """Start the ranks of a worker; call `look` with the worker and lines of its standard error.
 
     Raises OSError.
@@ -94,13 +96,13 @@ def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]
         os.pipe() for _ in range(3)
     )
     ends = (given_in, given_out, given_errors)
-    client = gateway_client.ask(worker, START_RANKS, ends, given["stay"])
+    client = gateway_client.ask(worker, START_RANKS, ends, request["stay"])
     for end in ends:
         os.close(end)
     os.set_blocking(own_in, False)
     output = streams.Stream(own_out, 1)
     errors = streams.Stream(own_errors, 2, partial(look, worker))
-    line = bytearray(json.dumps(given).encode() + b"\n")
+    line = bytearray(json.dumps(request).encode() + b"\n")
     # Closing this pipe ends the ranks of the worker.
     return WorkerProgram(worker, client, open(own_in, "wb", buffering=0), [output, errors], line)
 
@@ -120,9 +122,9 @@ class WorkerReports:
         """Find a worker's reports in these lines."""
         if STAYS.search(lines):
             self.staying.add(worker)
-        found = None if self.exit_code else ENDED.search(lines)
-        if found:
-            code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
+        report = None if self.exit_code else ENDED.search(lines)
+        if report:
+            code = int(report[2]) + (128 if report[1] == b"by signal" else 0)
             # Ranks may write such a line themselves, with any number.
             self.exit_code = code if code < 256 else 0
 
@@ -235,7 +237,7 @@ def main() -> int:
         spawn("gloo-store", store.serve)
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
-    given = {
+    request = {
         "directory": os.getcwd(),
         "arguments": sys.argv[2:],
         "variables": variables,
@@ -243,7 +245,9 @@ def main() -> int:
     }
     reports = WorkerReports()
     placed = zip(workers, place_ranks(workers))
-    programs = [begin(worker, {**given, "ranks": own}, reports.look) for (worker, _), own in placed]
+    programs = [
+        begin(worker, {**request, "ranks": ranks}, reports.look) for (worker, _), ranks in placed
+    ]
     return WorkerPrograms(programs, reports).follow()
 
 

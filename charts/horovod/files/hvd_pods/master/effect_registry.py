@@ -46,10 +46,10 @@ def methods_of(owner: object) -> Mapping[type, Method]:
 
     A method that overrides a marked method carries out the same effect.
     """
-    found = {}
+    methods = {}
     for base in type(owner).__mro__:
         for name, method in vars(base).items():
             if hasattr(method, MARK):
                 effect, work_queue = getattr(method, MARK)
-                found[effect] = Method(work_queue, getattr(owner, name))
-    return found
+                methods[effect] = Method(work_queue, getattr(owner, name))
+    return methods

@@ -121,8 +121,8 @@ class EventLog:
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
-        own = {name: getattr(self._assignment, name) for name in ASSIGNMENT_FIELDS}
-        line = json.dumps({"run": self._run, **own})
+        assignment = {name: getattr(self._assignment, name) for name in ASSIGNMENT_FIELDS}
+        line = json.dumps({"run": self._run, **assignment})
         written = 0
         while written + len(line) < self._longest:
             file.write(line + "\n")

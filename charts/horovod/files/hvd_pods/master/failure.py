@@ -136,16 +136,16 @@ def find_cause(evidence: Evidence) -> Cause | None:
     ]
     recent = replace(evidence, exception_notices=raised, exit_notices=failed)
     rank = _find_failed(recent, reports)
-    found = _find_exception(recent, rank) or _find_printed(recent, rank)
-    if found or rank.number is None:
-        return found
+    cause = _find_exception(recent, rank) or _find_printed(recent, rank)
+    if cause or rank.number is None:
+        return cause
     return _find_broken_gpu(recent) or _describe_end(recent, rank, rank.number)
 
 
 def _read_reports(lines: Sequence[OutputLine]) -> list[LauncherReport]:
     """Return the reports of failed ranks in the launcher's output."""
-    found = [match for pattern in RANKS for line in lines if (match := pattern.search(line.text))]
-    return [LauncherReport(int(m["rank"]), int(m.groupdict().get("signal") or 0)) for m in found]
+    matches = [match for pattern in RANKS for line in lines if (match := pattern.search(line.text))]
+    return [LauncherReport(int(m["rank"]), int(m.groupdict().get("signal") or 0)) for m in matches]
 
 
 def _find_failed(evidence: Evidence, reports: Sequence[LauncherReport]) -> FailedRank:
@@ -202,8 +202,8 @@ def _describe_failed(
 
 def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
     """Return the first exception in the ranks' notices that is not a consequence."""
-    own = (n for n in evidence.exception_notices if not is_consequence(n["text"]))
-    notice = next(own, None)
+    causes = (n for n in evidence.exception_notices if not is_consequence(n["text"]))
+    notice = next(causes, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
         return failure_causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     return None
@@ -215,13 +215,13 @@ def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
         return None
     printed = evidence.exceptions
     # Ignore errors of ranks that lost their peer, unless there are no others.
-    own = [line for line in printed if not is_consequence(line.text)]
-    candidates = own if own or failed.number is not None else printed
+    causes = [line for line in printed if not is_consequence(line.text)]
+    candidates = causes if causes or failed.number is not None else printed
     first = next((t for t in candidates if t.rank is None or failed.named in (None, t.rank)), None)
     if first is None:
         return None
     # The rank that the launcher names may have ended only because it lost its peer.
-    is_known = first.rank is None and len(own) == len(printed)
+    is_known = first.rank is None and len(causes) == len(printed)
     rank = failed.number if is_known else first.rank
     return failure_causes.cause_of_exception(rank, evidence.worker_of(rank), first.text)
 
@@ -258,9 +258,9 @@ def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
 def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     """Return a rank's last line, such as a message of `sys.exit` or argparse; empty if unknown."""
     # If lines have no tags, take the last line of any rank.
-    own = rank if any(line.rank is not None for line in lines) else None
+    tag = rank if any(line.rank is not None for line in lines) else None
     before = takewhile(lambda line: not END.search(line.text), lines)
-    texts = [x.text for x in before if x.rank == own and not LAUNCHER_LINE.match(x.text)]
+    texts = [x.text for x in before if x.rank == tag and not LAUNCHER_LINE.match(x.text)]
     if not texts or is_consequence(texts[-1]):
         return ""
     return f', after "{one_line(texts[-1], LONGEST_WORDS)}"'

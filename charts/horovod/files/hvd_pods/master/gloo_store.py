@@ -25,8 +25,8 @@ LENGTH = re.compile(rb"^content-length: *(\d{1,9})\r?$", re.I | re.M)
 
 def body_size(request: bytes) -> int:
     """Return the number of bytes that follow a request's headers."""
-    found = LENGTH.search(request)
-    return int(found[1]) if found else 0
+    header = LENGTH.search(request)
+    return int(header[1]) if header else 0
 
 
 def format_answer(status: bytes, content: bytes = b"") -> bytes:
@@ -58,10 +58,10 @@ class GlooStore:
         if hmac.compare_digest(request, self._introduction):
             self._known.add(peer)
             return b"known"
-        found = REQUEST.match(request)
-        if peer not in self._known or not found:
+        parsed = REQUEST.match(request)
+        if peer not in self._known or not parsed:
             return b""
-        method, key = found.groups()
+        method, key = parsed.groups()
         if method == b"GET":
             if key not in self._values:
                 return format_answer(b"404 Not Found")

@@ -108,7 +108,7 @@ def _custom(run: Run, implementation: MpiImplementation | None) -> list[str]:
 
 def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the launcher's environment; a variable of master.env overrides the chart's."""
-    own = "" if run.interface else default_interface()
-    merged = {**mpi.mpirun_environment(run, own), **inherited}
+    interface = "" if run.interface else default_interface()
+    merged = {**mpi.mpirun_environment(run, interface), **inherited}
     merged["PATH"] = f"{GENERATED}/bin:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged

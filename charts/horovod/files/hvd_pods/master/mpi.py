@@ -149,12 +149,12 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
 
 def _open_mpi_binding(run: Run) -> list[str]:
     """Return binding options: Open MPI's default binds each rank to a core, often all to one."""
-    given = {option.get("binding") for _, option in given_options(run.options)}
-    if "binds" in given:
+    effects = {option.get("binding") for _, option in given_options(run.options)}
+    if "binds" in effects:
         return []
     binding = run.binding
     if binding.to == "none":
-        mapping = [] if "maps" in given else ["--map-by", "slot"]
+        mapping = [] if "maps" in effects else ["--map-by", "slot"]
         return [*mapping, "--bind-to", "none"]
     where = f"ppr:{binding.ranks_per_socket}:socket" if binding.ranks_per_socket else "slot"
     cores = f":PE={binding.cores_per_rank}" if binding.to == "core" else ""

@@ -96,10 +96,10 @@ class NoticeServer:
                     connection.close()
 
     def _take(self, line: bytes, connection: socket.socket) -> bytes | None:
-        found = self._read(line)
-        if found is None:
+        parsed = self._read(line)
+        if parsed is None:
             return b""
-        notice, waits, attempt = found
+        notice, waits, attempt = parsed
         if not waits:
             # Put the event first: when the connection is closed, the sender may end, and with it
             # the launcher.

@@ -59,11 +59,11 @@ class RecordClient:
             part.split("=", 1) for part in assignment.run.master_selector.split(",")
         )
         # The pod of `helm test` has no Job.
-        own = {
+        holder = {
             RecordKey.HOLDER: assignment.holder,
             RecordKey.HOLDER_JOB: assignment.job or "helm test",
         }
-        self._own = {**own, RecordKey.HOLDER_UID: assignment.uid}
+        self._own = {**holder, RecordKey.HOLDER_UID: assignment.uid}
         # The version and data of the record as last read, and how many writes found it changed.
         self._version = ""
         self._changes = 0
@@ -93,7 +93,7 @@ class RecordClient:
     def release(self, effect: ReleaseRecord) -> Event:
         """Release the record, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}
-        own = WriteRecord(
+        last_write = WriteRecord(
             RELEASE, news, effect.fence, is_holder=True, retry_seconds=RELEASE_RETRY_SECONDS
         )
         try:
@@ -102,7 +102,7 @@ class RecordClient:
                 self._data.get(RecordKey.HOLDER) == self._own[RecordKey.HOLDER]
                 and not self._is_other
             ):
-                self._patch(RELEASE, news, own)
+                self._patch(RELEASE, news, last_write)
         except ApiError as problem:
             log(f"cannot release the record: {problem}")
         return RecordReleased()
@@ -118,8 +118,8 @@ class RecordClient:
         metadata = {"name": self._name, "namespace": self._api.namespace, "labels": self._labels}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         # Without data: another master that creates it at the same time loses no data.
-        made = self._api.apply(f"core/configmaps/{self._name}", body)
-        self._uid = made["metadata"].get("uid")
+        record = self._api.apply(f"core/configmaps/{self._name}", body)
+        self._uid = record["metadata"].get("uid")
         return self._read()
 
     def _read(self) -> Mapping[str, str]:
@@ -141,10 +141,10 @@ class RecordClient:
             return False
         name = os.environ[contract.JOB]
         try:
-            found = self._api.get(f"batch/jobs/{name}", retry_seconds=RESTART_RETRY_SECONDS)
+            job = self._api.get(f"batch/jobs/{name}", retry_seconds=RESTART_RETRY_SECONDS)
         except ApiError as problem:
             return problem.status != HTTPStatus.NOT_FOUND
-        metadata = found["metadata"]
+        metadata = job["metadata"]
         is_own = metadata.get("uid", self._job) == self._job
         return is_own and "deletionTimestamp" not in metadata
 
@@ -169,8 +169,8 @@ class RecordClient:
             if problem.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
                 raise
             self._changes += 1
-            found = self._read_or_make()
-            return RecordChanged(purpose, found, self._changes, self._is_other)
+            changed = self._read_or_make()
+            return RecordChanged(purpose, changed, self._changes, self._is_other)
         if effect.is_holder:
             self._version = item["metadata"].get("resourceVersion", "")
             self._data = item.get("data") or {}
@@ -230,8 +230,8 @@ def read_lease(api: Api) -> LeaseRead:
         job = api.get(f"batch/jobs/{os.environ[contract.JOB]}", retry_seconds=0.0)
     except ApiError:
         return LeaseRead(UNREADABLE)
-    own = os.environ[contract.JOB_UID]
-    is_own = job["metadata"].get("uid", own) == own
+    uid = os.environ[contract.JOB_UID]
+    is_own = job["metadata"].get("uid", uid) == uid
     return LeaseRead(found_job(shorten(job)) if is_own else REPLACED)
 
 

@@ -191,8 +191,10 @@ def count_finished(
     printed = _printed_numbers(
         call(access, workers, RANKS_QUERY, seconds=RANKS_ASK_TIMEOUT_SECONDS, is_stopped=is_stopped)
     ).values()
-    own = (numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence))
-    return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
+    launch_numbers = (
+        numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence)
+    )
+    return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in launch_numbers)
 
 
 def find_binding_problem(access: AgentAccess, workers: Sequence[Worker], binding: Binding) -> str:

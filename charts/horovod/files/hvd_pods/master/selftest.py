@@ -258,8 +258,8 @@ class SelftestEffectRunner(EffectRunner):
 def _about_hold(event: Event) -> Event:
     """Return the event without the record's data about the release's own run."""
     if isinstance(event, (RecordRead, RecordChanged)):
-        kept = {key: text for key, text in event.data.items() if key in RecordKey.LOCK_KEYS}
-        return replace(event, data=kept)
+        lock = {key: text for key, text in event.data.items() if key in RecordKey.LOCK_KEYS}
+        return replace(event, data=lock)
     return event
 
 

@@ -33,9 +33,9 @@ class StallReader:
 
     def read(self, line: str) -> tuple[int, str, float] | None:
         """Read a line; return a rank, what it has not joined, and for how many seconds, or None."""
-        found = STALLED.search(line)
-        if found:
-            self._period = float(found[1])
+        report = STALLED.search(line)
+        if report:
+            self._period = float(report[1])
             self._lines = STRAY_LINES
             return None
         missing = MISSING.fullmatch(line) if self._lines else None

@@ -73,10 +73,10 @@ class UserCode:
         except (OSError, tarfile.TarError, EOFError) as problem:
             raise ConfigurationError(f"cannot unpack `code.archive`: {problem}") from problem
 
-    def _require_own(self, found: str) -> None:
-        if found != self._code.sha256:
+    def _require_own(self, digest: str) -> None:
+        if digest != self._code.sha256:
             raise ConfigurationError(
-                f"the code in ConfigMap {self._code.config_map} has the SHA256 {found}, and the "
+                f"the code in ConfigMap {self._code.config_map} has the SHA256 {digest}, and the "
                 f"Job says {self._code.sha256}: somebody has changed it. Delete the ConfigMap, and "
                 "run `helm upgrade` with the same values and another `master.generation`"
             )
@@ -118,8 +118,8 @@ class UserCode:
         workers = [worker for worker, pod in pods.items() if not self.is_on(worker, pod)]
         if not workers:
             return
-        kept = [KEEP_PACKAGES] if self.has_packages else []
-        receive = ["pod/code_archive.py", self.name, *kept]
+        options = [KEEP_PACKAGES] if self.has_packages else []
+        receive = ["pod/code_archive.py", self.name, *options]
         answers = remote.call(
             access,
             workers,

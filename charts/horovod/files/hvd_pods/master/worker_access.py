@@ -62,9 +62,11 @@ class WorkerAccess:
     def note_addresses(self, addresses: Mapping[str, str]) -> None:
         """Store the workers' addresses under each of their names. Only the loop's thread may."""
         workers = {self._assignment.workers[name]: address for name, address in addresses.items()}
-        found = {name: a for worker, a in workers.items() for name in (worker.name, worker.address)}
+        by_name = {
+            name: a for worker, a in workers.items() for name in (worker.name, worker.address)
+        }
         # Keep known addresses: an effect may name workers other than those of the launch.
-        self._agents = self._agents._replace(addresses={**self._agents.addresses, **found})
+        self._agents = self._agents._replace(addresses={**self._agents.addresses, **by_name})
 
     def workers_named(self, names: Sequence[str]) -> list[Worker]:
         """Return the workers with these names."""

@@ -112,11 +112,11 @@ def replace(name: str, content: bytes, code: Path, *, keeps_packages: bool) -> i
     except (OSError, tarfile.TarError, EOFError) as problem:
         print(f"cannot unpack the code in {directory}: {problem}", file=sys.stderr)
         return 1
-    kept = {directory}
+    kept_folders = {directory}
     if keeps_packages:
-        kept.add(code / packages.FOLDER.name)
+        kept_folders.add(code / packages.FOLDER.name)
     for other in code.iterdir():
-        if other not in kept:
+        if other not in kept_folders:
             shutil.rmtree(other, ignore_errors=True)
     return 0
 

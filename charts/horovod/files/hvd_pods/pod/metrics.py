@@ -89,7 +89,7 @@ class Sample(NamedTuple):
         if not label:
             return self
         name = label.partition("=")[0]
-        others = [own for own in self.labels if own.partition("=")[0] != name]
+        others = [other for other in self.labels if other.partition("=")[0] != name]
         return self._replace(labels=tuple(sorted([*others, label])))
 
 
@@ -100,8 +100,8 @@ def parse_samples(text: str, most: int = MOST_SERIES) -> tuple[list[Sample], int
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
-    found = (sample for sample in map(parse_sample, lines) if sample)
-    samples = list(itertools.islice(found, most))
+    parsed = (sample for sample in map(parse_sample, lines) if sample)
+    samples = list(itertools.islice(parsed, most))
     return samples, len(lines) - len(samples)
 
 

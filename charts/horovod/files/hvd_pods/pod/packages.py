@@ -93,9 +93,12 @@ def _join(*paths: str | None) -> str:
 
 def without(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Python does not find the packages of an earlier run."""
-    own = f"{FOLDER / CURRENT}/"
+    packages_prefix = f"{FOLDER / CURRENT}/"
     words = environment.get("PYTHONPATH", "").split(":")
-    return {**environment, "PYTHONPATH": ":".join(w for w in words if not w.startswith(own))}
+    return {
+        **environment,
+        "PYTHONPATH": ":".join(w for w in words if not w.startswith(packages_prefix)),
+    }
 
 
 def identify(code: Path) -> str:
@@ -212,15 +215,15 @@ def _constrain(versions: Mapping[str, str], site: Path) -> str:
     `versions` has the versions of these packages in the image. In `site`, TensorFlow gets an entry
     for each name that the image's build does not have.
     """
-    kept = dict(versions)
+    pinned = dict(versions)
     tensorflow = next((versions[name] for name in TENSORFLOW if name in versions), None)
     if tensorflow:
         for name in TENSORFLOW:
             if name not in versions:
                 # Prevents pip from installing it a second time under another name.
                 _pretend(name, tensorflow, site)
-                kept[name] = tensorflow
-    return "".join(f"{name}=={version}\n" for name, version in sorted(kept.items()))
+                pinned[name] = tensorflow
+    return "".join(f"{name}=={version}\n" for name, version in sorted(pinned.items()))
 
 
 def _pretend(name: str, version: str, site: Path) -> None:

@@ -41,8 +41,8 @@ def choose_port(seed: int, attempt: int) -> int:
     return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
 
 
-def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
-    """Return a rank's variables. `place`: rank, size, local rank and size; `given`: its variables.
+def choose(place: Sequence[int], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return a rank's variables for its environment. `place`: rank, size, local rank and size.
 
     If MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS or TORCHELASTIC_RUN_ID is given, for
     instance by worker.env, it stays.
@@ -51,21 +51,21 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     known = {"rank": rank, "size": size, "localRank": local_rank, "localSize": local_size}
     names = LAUNCHER_OPTIONS["placeVariables"]
     chosen = {name: value for kind, value in known.items() for name in names[kind]}
-    address, port, workers = split(given)
+    address, port, workers = split(environment)
     if not port.isdecimal():
         return chosen
     pods = list(parse_pod_names(workers))
-    if given.get(POD) in pods:
-        chosen.update(dict.fromkeys(names["worker"], str(pods.index(given[POD]))))
+    if environment.get(POD) in pods:
+        chosen.update(dict.fromkeys(names["worker"], str(pods.index(environment[POD]))))
     shown = f"[{address}]" if ":" in address else address
     rendezvous = {
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
         "JAX_COORDINATOR_ADDRESS": f"{shown}:{int(port) + 1}",
         # Lightning takes all numbers from the variables above when it finds this one.
-        "TORCHELASTIC_RUN_ID": given.get(contract.ATTEMPT, "1"),
+        "TORCHELASTIC_RUN_ID": environment.get(contract.ATTEMPT, "1"),
     }
-    if given.get(contract.FRAMEWORK) == "jax":
+    if environment.get(contract.FRAMEWORK) == "jax":
         # JAX takes a rank's number only from a launcher that it detects: imitate Open MPI 4.
         rendezvous.update(
             OMPI_MCA_orte_hnp_uri=f"0.0;tcp://{shown}:{int(port) + 1}",
@@ -74,52 +74,56 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
             OMPI_COMM_WORLD_LOCAL_RANK=local_rank,
         )
     for name, value in rendezvous.items():
-        chosen[name] = given.get(name, value)
+        chosen[name] = environment.get(name, value)
     return chosen
 
 
-def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
+def output_of_run(environment: Mapping[str, str]) -> dict[str, str]:
     """Create a folder below OUTPUT_PATH that only this run uses, and return its variables.
 
     Return no variables if HVD_OUTPUT_PER_RUN does not request it (`hvdchart dev` does), if the
     folder is already chosen, or if it cannot be created: the script will report why it cannot write
     there.
     """
-    output = given.get("OUTPUT_PATH", "").rstrip("/")
-    name = f"run-{given.get(contract.RUN_ID, '')}"
-    if not output or not given.get(contract.OUTPUT_PER_RUN) or output.rpartition("/")[2] == name:
+    output = environment.get("OUTPUT_PATH", "").rstrip("/")
+    name = f"run-{environment.get(contract.RUN_ID, '')}"
+    if (
+        not output
+        or not environment.get(contract.OUTPUT_PER_RUN)
+        or output.rpartition("/")[2] == name
+    ):
         return {}
-    own = f"{output}/{name}"
+    folder = f"{output}/{name}"
     try:
-        os.makedirs(own, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     except OSError:
         return {}
-    chosen = {"OUTPUT_PATH": own}
-    checkpoints = given.get("CHECKPOINT_PATH", "")
+    chosen = {"OUTPUT_PATH": folder}
+    checkpoints = environment.get("CHECKPOINT_PATH", "")
     if checkpoints.startswith(f"{output}/"):
-        chosen["CHECKPOINT_PATH"] = own + checkpoints[len(output) :]
+        chosen["CHECKPOINT_PATH"] = folder + checkpoints[len(output) :]
     return chosen
 
 
-def split(given: Mapping[str, str]) -> tuple[str, str, str]:
+def split(environment: Mapping[str, str]) -> tuple[str, str, str]:
     """Return the address, the port and the workers of HVD_RENDEZVOUS.
 
     They are empty if the master sent no such variable.
     """
-    address, _, rest = given.get(RENDEZVOUS, "").partition(" ")
+    address, _, rest = environment.get(RENDEZVOUS, "").partition(" ")
     port, _, workers = rest.partition(" ")
     return address, port, workers
 
 
-def check_rendezvous(given: Mapping[str, str]) -> None:
-    """Check that the ranks can meet at this worker, which has rank 0; `given`: its environment.
+def check_rendezvous(environment: Mapping[str, str]) -> None:
+    """Check that the ranks can meet at this worker, which has rank 0, with its environment.
 
     Only ranks of PyTorch and JAX meet there, each at its own port, unless worker.env names another
     rendezvous. Raises RendezvousError when the other ranks look for rank 0 on another worker, and
     when the port is occupied.
     """
-    address, port, _ = split(given)
-    framework = given.get(contract.FRAMEWORK)
+    address, port, _ = split(environment)
+    framework = environment.get(contract.FRAMEWORK)
     if not port.isdecimal() or framework not in ("torch", "jax"):
         return
     number = int(port)
@@ -127,10 +131,10 @@ def check_rendezvous(given: Mapping[str, str]) -> None:
     if framework == "jax":
         number += 1
         names = ["JAX_COORDINATOR_ADDRESS"]
-    chosen = choose((0, 1, 0, 1), {RENDEZVOUS: given[RENDEZVOUS]})
-    if any(given.get(name) != chosen[name] for name in names):
+    chosen = choose((0, 1, 0, 1), {RENDEZVOUS: environment[RENDEZVOUS]})
+    if any(environment.get(name) != chosen[name] for name in names):
         return
-    if given.get("NODE_RANK", "0") != "0":
+    if environment.get("NODE_RANK", "0") != "0":
         raise RendezvousError(
             "rank 0 is not on the first worker, where the other ranks look for it: remove what "
             "moves it from `launch.options`",

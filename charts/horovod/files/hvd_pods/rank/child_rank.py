@@ -45,7 +45,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     start, return NOT_STARTED, and write the reason to standard error. Afterwards, SIGTERM ends this
     process, and most other signals still do not (rank/rank_end.py).
     """
-    own = os.getpid()
+    parent = os.getpid()
     with suppress(ImportError, OSError):
         # The script's orphans become children of this process, and end with it.
         processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
@@ -56,7 +56,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     if script == 0:
         try:
             with suppress(ImportError, OSError):
-                die_with_parent(own)
+                die_with_parent(parent)
             started(os.getpid())
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
@@ -108,5 +108,5 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
         return
     os.set_inheritable(descriptor, True)
     os.environ[contract.SITE] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
-    given = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{SITE}{os.pathsep}{given}" if given else SITE
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{SITE}{os.pathsep}{path}" if path else SITE

@@ -24,9 +24,9 @@ def describe(error: BaseException) -> str:
     reader.take("Traceback (most recent call last)")
     parts = traceback.format_exception(type(error), error, error.__traceback__, chain=False)
     for line in "".join(parts).splitlines():
-        found = reader.take(line)
-        if found:
-            return found
+        text = reader.take(line)
+        if text:
+            return text
     # The reader does not support every form, such as an exception group.
     first = traceback.format_exception_only(type(error), error)[0]
     return first[:LONGEST_EXCEPTION_CHARACTERS].strip()

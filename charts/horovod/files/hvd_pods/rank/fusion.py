@@ -28,14 +28,14 @@ def plan_threshold(ranks: int) -> int:
     return min(LARGEST_THRESHOLD_BYTES, ranks * RANK_BYTES)
 
 
-def choose(ranks: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable of a rank in a run of `ranks` ranks; `given` is its environment.
+def choose(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that the environment of a rank in a run of `ranks` ranks lacks.
 
     Return no variable if the chart does not allow it, if a user has set the threshold or lets
     Horovod find it, or if the rank does not send over MPI.
     """
-    operations = given.get("HOROVOD_CPU_OPERATIONS", "MPI").upper()
-    is_set = THRESHOLD in given or "HOROVOD_AUTOTUNE" in given
-    if BY_RANKS not in given or is_set or operations != "MPI":
+    operations = environment.get("HOROVOD_CPU_OPERATIONS", "MPI").upper()
+    is_set = THRESHOLD in environment or "HOROVOD_AUTOTUNE" in environment
+    if BY_RANKS not in environment or is_set or operations != "MPI":
         return {}
     return {THRESHOLD: str(plan_threshold(ranks))}

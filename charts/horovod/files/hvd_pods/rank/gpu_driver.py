@@ -47,8 +47,8 @@ def find_problem(
     kernel reports the driver's own version.
     """
     paths = [path for prefix in prefixes for path in glob.glob(f"{prefix}/{PACKAGES}")]
-    found = [path.rsplit("-", 2)[1][: -len(".dist")] for path in paths]
-    image = min(found, default=environment.get(VARIABLE, ""))
+    versions = [path.rsplit("-", 2)[1][: -len(".dist")] for path in paths]
+    image = min(versions, default=environment.get(VARIABLE, ""))
     major = image.split(".")[0]
     if not cuda or not major.isdecimal() or int(major) <= cuda // 1000:
         return None

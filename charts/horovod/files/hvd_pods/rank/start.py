@@ -130,9 +130,9 @@ def authenticate_to_store(variables: Mapping[str, str]) -> None:
     while time.monotonic() < until:
         with suppress(OSError), socket.create_connection(
             (address, port), STORE_TIMEOUT_SECONDS
-        ) as made:
-            made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
-            if made.recv(1):
+        ) as connection:
+            connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
+            if connection.recv(1):
                 return
         # The server's backlog is so full that it could not accept this connection.
         time.sleep(STORE_RETRY_INTERVAL_SECONDS)

@@ -145,9 +145,9 @@ class Counter:
         difference is the same at two writes. If the script commits each epoch, it is not.
         """
         last_step = getattr(sys.modules.get("keep"), "last_step", None)
-        kept = None if last_step is None else last_step()
+        resumed = None if last_step is None else last_step()
         before = self._offset
-        offset = self._offset = None if kept is None else int(kept) - step
+        offset = self._offset = None if resumed is None else int(resumed) - step
         return max(offset, 0) if offset is not None and offset == before else None
 
 
@@ -157,10 +157,10 @@ def _version(path: str) -> tuple[int, int, int] | None:
     The clock of `time` is no measure: the kernel's times of files are some milliseconds behind it.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _as_number(loss: Any) -> float | None:
@@ -186,11 +186,11 @@ class Finder:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
-            found = find(name, path, target) if find else None
-            if found is not None:
-                if hasattr(found.loader, "exec_module"):
-                    found.loader = Loader(found.loader, follow, self._counter)
-                return found
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = Loader(spec.loader, follow, self._counter)
+                return spec
         return None
 
 
@@ -287,9 +287,9 @@ def _follow_keras(module: Any, counter: Counter) -> None:
         make(self, *arguments, **named)
         # Add it last: Keras has then already decided whether the others may run beside the next
         # batch.
-        own = Batches()
-        own.set_params(getattr(self, "params", None))
-        self.callbacks.append(own)
+        batches = Batches()
+        batches.set_params(getattr(self, "params", None))
+        self.callbacks.append(batches)
 
     module.CallbackList.__init__ = add
 

@@ -106,13 +106,13 @@ def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
     Launchers and shells set some variables for each rank, which are read later
     (launcher_options.json).
     """
-    own = LAUNCHER_OPTIONS["ownOfEachRank"]
-    own_prefixes = tuple(own["prefixes"])
+    rank_variables = LAUNCHER_OPTIONS["ownOfEachRank"]
+    own_prefixes = tuple(rank_variables["prefixes"])
     differing = []
     for name in sorted({*rank, *warm}):
         if rank.get(name) == warm.get(name):
             continue
-        if name in own["names"] or name.startswith(own_prefixes):
+        if name in rank_variables["names"] or name.startswith(own_prefixes):
             continue
         if name == "LD_LIBRARY_PATH" and folders(rank) == folders(warm):
             continue
@@ -168,12 +168,12 @@ def imports(source: bytes) -> Iterator[tuple[int, str]]:
 
     The position is the number of bytes before the statement.
     """
-    for found in re.finditer(IMPORTS, source):
-        for part in (found[1] or found[2]).split(b","):
+    for match in re.finditer(IMPORTS, source):
+        for part in (match[1] or match[2]).split(b","):
             # Without the `as` of an import.
             name = part.strip().partition(b" ")[0]
             top = name.partition(b".")[0]
-            yield found.start(), top.decode()
+            yield match.start(), top.decode()
 
 
 def check_script(program: Program, preloaded: Sequence[str]) -> None:

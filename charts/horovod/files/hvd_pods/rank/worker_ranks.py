@@ -44,13 +44,13 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
     """Fork a process that does the work of rank/start.py."""
     # Programs that a rank starts do not inherit `alive`, so that `life` closes with the rank.
     (life, alive), (out, out_end), (err, err_end) = (os.pipe() for _ in range(3))
-    own = os.getpid()
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             with suppress(ImportError, OSError):
-                die_with_parent(own)
+                die_with_parent(parent)
             os.setpgid(0, 0)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(out_end, 1)
@@ -190,13 +190,13 @@ def main() -> int:
     if not line.endswith(b"\n"):
         # The master ended the launch before it sent the first line.
         return 128 + signal.SIGTERM
-    given = json.loads(line)
+    request = json.loads(line)
     with suppress(OSError):
         # The folder may exist only in the master's image.
-        os.chdir(given["directory"])
-    os.environ.update(given["variables"])
-    ranks = [begin(own, given["arguments"]) for own in given["ranks"]]
-    return WorkerRanks(ranks, given.get("stay", 0.0)).follow()
+        os.chdir(request["directory"])
+    os.environ.update(request["variables"])
+    ranks = [begin(variables, request["arguments"]) for variables in request["ranks"]]
+    return WorkerRanks(ranks, request.get("stay", 0.0)).follow()
 
 
 if __name__ == "__main__":

@@ -348,11 +348,11 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
     missing = worker_selection.find_missing(decision.state.run, decision.attempt_workers.answering)
     if not missing:
         return
-    found = missing_workers.note_missing(decision, missing, event)
-    if any(item.is_queued for item in found.values()):
+    diagnoses = missing_workers.note_missing(decision, missing, event)
+    if any(item.is_queued for item in diagnoses.values()):
         # launch.workersTimeoutSeconds begins when they are admitted, and have their data.
         extend_deadline(decision)
-    missing_workers.report_missing(decision, found)
+    missing_workers.report_missing(decision, diagnoses)
 
 
 def time_out(decision: Decision) -> None:
@@ -367,7 +367,7 @@ def time_out(decision: Decision) -> None:
         return
     missing = worker_selection.find_missing(state.run, state.attempt_workers.answering)
     workers = state.attempt_workers
-    found = {
+    diagnoses = {
         worker: workers.diagnoses.get(worker.name)
         or Diagnosis(workers.reasons.get(worker.name, missing_workers.NO_ANSWER).reason)
         for worker in missing
@@ -375,5 +375,5 @@ def time_out(decision: Decision) -> None:
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout_seconds:.0f}`"
     what = f"did not answer within {limit}"
     decision.add_event(
-        AttemptOver(missing_workers.missing_error(decision, found, what, WorkersTimeoutError))
+        AttemptOver(missing_workers.missing_error(decision, diagnoses, what, WorkersTimeoutError))
     )

@@ -32,26 +32,26 @@ def diagnose(
 ) -> dict[Worker, Diagnosis]:
     """Explain why each of these workers is missing or lost."""
     reasons = decision.attempt_workers.reasons
-    found = {}
+    diagnoses = {}
     for worker in workers:
         why = reasons.get(worker.name, NO_ANSWER)
         pod = event.pods.get(worker.name)
         is_wrong = pod is None or pod_replacement.is_stale(worker, pod)
         if event.problem:
-            found[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
+            diagnoses[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
         elif not decision.state.run.has_api_access:
-            found[worker] = Diagnosis(why.reason)
+            diagnoses[worker] = Diagnosis(why.reason)
         elif worker.stateful_set in event.gone:
-            found[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
+            diagnoses[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
         elif is_wrong and pod_replacement.makes_stale_pods(decision, worker, pod):
             what = f"makes pods {STALE}, as after kubectl rollout undo"
-            found[worker] = _broken(worker, what, f"change it back {AGAIN}")
+            diagnoses[worker] = _broken(worker, what, f"change it back {AGAIN}")
         elif pod is None:
-            found[worker] = pod_problems.diagnose_refusal(
+            diagnoses[worker] = pod_problems.diagnose_refusal(
                 event.refusals.get(worker.stateful_set, "")
             )
         elif is_wrong:
-            found[worker] = Diagnosis(STALE)
+            diagnoses[worker] = Diagnosis(STALE)
         else:
             diagnosis = pod_problems.diagnose(pod)
             # Omit the reason of the probe for a container that does not run: it cannot listen.
@@ -62,8 +62,8 @@ def diagnose(
             if why.lacks_service and decision.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=REPAIR_TIMEOUT_SECONDS)
-            found[worker] = diagnosis
-    return found
+            diagnoses[worker] = diagnosis
+    return diagnoses
 
 
 def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
@@ -77,24 +77,25 @@ def note_missing(
 ) -> Mapping[Worker, Diagnosis]:
     """Note why these workers are missing, and when each lasting problem began."""
     attempt_workers = decision.attempt_workers
-    found = diagnose(decision, missing, event)
+    diagnoses = diagnose(decision, missing, event)
     since = {
         worker.name: attempt_workers.since.get(worker.name, decision.now)
-        for worker, item in found.items()
+        for worker, item in diagnoses.items()
         if item.wait_seconds is not None
     }
     decision.attempt_workers = replace(
         decision.attempt_workers,
-        diagnoses={worker.name: item for worker, item in found.items()},
+        diagnoses={worker.name: item for worker, item in diagnoses.items()},
         since=since,
     )
-    return found
+    return diagnoses
 
 
-def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> None:
+def report_missing(decision: Decision, diagnoses: Mapping[Worker, Diagnosis]) -> None:
     """Log why workers are missing, and fail the attempt for a problem that lasts."""
     attempt_workers = decision.attempt_workers
-    text = f"waiting for {_count_missing(decision, list(found))}: {'; '.join(_describe(found))}"
+    number = _count_missing(decision, list(diagnoses))
+    text = f"waiting for {number}: {'; '.join(_describe(diagnoses))}"
     if (
         text != attempt_workers.report
         or decision.now - attempt_workers.reported_at > REPORT_REPEAT_INTERVAL_SECONDS
@@ -103,7 +104,7 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
         decision.attempt_workers = replace(
             decision.attempt_workers, report=text, reported_at=decision.now
         )
-    stuck = {worker: item for worker, item in found.items() if item.wait_seconds is not None}
+    stuck = {worker: item for worker, item in diagnoses.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
     announced = decision.attempt_workers.announced
     if reasons - announced:
@@ -116,7 +117,9 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
         if decision.now - decision.attempt_workers.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(decision.state.run, lasting):
-        decision.add_event(AttemptOver(missing_error(decision, found, "cannot start", RunError)))
+        decision.add_event(
+            AttemptOver(missing_error(decision, diagnoses, "cannot start", RunError))
+        )
 
 
 def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
@@ -139,24 +142,24 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
 
 
 def missing_error(
-    decision: Decision, found: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
+    decision: Decision, diagnoses: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
 ) -> RunError:
     """Return the error of an attempt without these workers: `kind`, unless no attempt can help."""
-    reasons = "; ".join([*_describe(found), *_remedies(found)])
-    text = f"{_count_missing(decision, list(found))} {what}: {reasons}"
-    if any(item.is_permanent for item in found.values()):
+    reasons = "; ".join([*_describe(diagnoses), *_remedies(diagnoses)])
+    text = f"{_count_missing(decision, list(diagnoses))} {what}: {reasons}"
+    if any(item.is_permanent for item in diagnoses.values()):
         return ConfigurationError(text)
     return kind(text)
 
 
-def _describe(found: Mapping[Worker, Diagnosis]) -> list[str]:
+def _describe(diagnoses: Mapping[Worker, Diagnosis]) -> list[str]:
     """Return a line for each reason, with its workers."""
-    return describe({worker: item.reason for worker, item in found.items()})
+    return describe({worker: item.reason for worker, item in diagnoses.items()})
 
 
-def _remedies(found: Mapping[Worker, Diagnosis]) -> list[str]:
+def _remedies(diagnoses: Mapping[Worker, Diagnosis]) -> list[str]:
     """Return a line for each remedy, in the order of the workers."""
-    remedies = dict.fromkeys(item.remedy for item in found.values() if item.remedy)
+    remedies = dict.fromkeys(item.remedy for item in diagnoses.values() if item.remedy)
     return [f"what to do: {remedy}" for remedy in remedies]
 
 

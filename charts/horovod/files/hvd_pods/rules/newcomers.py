@@ -79,7 +79,7 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     if is_ending or launch.is_growing or state.is_terminating:
         return {}
     missing = worker_selection.count_missing_workers(run, launch.workers)
-    found = {}
+    newcomers = {}
     for worker in run.workers:
         pod = state.attempt_workers.answering.get(worker.name)
         is_new = pod is not None and worker.name not in launch.workers
@@ -87,8 +87,8 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
         is_usable = is_new and is_steady and pod not in state.broken_pods
         if is_usable and missing.get(worker.stateful_set, 0):
             missing[worker.stateful_set] -= 1
-            found[worker.name] = state.attempt_workers.answering[worker.name]
-    return found
+            newcomers[worker.name] = state.attempt_workers.answering[worker.name]
+    return newcomers
 
 
 def prepare(decision: Decision) -> None:

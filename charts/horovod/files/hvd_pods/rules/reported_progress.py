@@ -45,8 +45,8 @@ class Progress:
     def seconds_of_step(self) -> float | None:
         """Return the median over the last reports; the previous attempt's with fewer than three."""
         pairs = zip(self.history, self.history[1:])
-        found = sorted((later - now) / (after - step) for (now, step), (later, after) in pairs)
-        return found[len(found) // 2] if len(found) > 1 else self.pace
+        paces = sorted((later - now) / (after - step) for (now, step), (later, after) in pairs)
+        return paces[len(paces) // 2] if len(paces) > 1 else self.pace
 
     @property
     def is_nan(self) -> bool:
@@ -112,11 +112,11 @@ def add_loss(
 
     Repeated steps replace the steps of the previous attempt.
     """
-    kept = tuple(pair for pair in losses if pair[0] < step)
+    earlier = tuple(pair for pair in losses if pair[0] < step)
     if not isinstance(loss, float):
-        return kept
-    spacing = 2 * (step - kept[0][0]) / MOST_LOSSES if kept else 0
-    if kept and step - kept[-1][0] < spacing:
-        return kept
-    kept = (*kept, (step, float(f"{loss:.{DIGITS}g}")))
-    return kept if len(kept) <= MOST_LOSSES else kept[::2]
+        return earlier
+    spacing = 2 * (step - earlier[0][0]) / MOST_LOSSES if earlier else 0
+    if earlier and step - earlier[-1][0] < spacing:
+        return earlier
+    curve = (*earlier, (step, float(f"{loss:.{DIGITS}g}")))
+    return curve if len(curve) <= MOST_LOSSES else curve[::2]

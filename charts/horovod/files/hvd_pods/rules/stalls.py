@@ -149,8 +149,8 @@ def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
     launch = decision.launch
     over = {rank for _, rank in launch.all_ended}
     workers = [decision.state.assignment.workers[name] for name in launch.workers]
-    found = [(rank, find_worker(rank, workers)) for rank in range(decision.state.ranks)]
-    return [(worker.name, rank) for rank, worker in found if worker and rank not in over]
+    ranks = [(rank, find_worker(rank, workers)) for rank in range(decision.state.ranks)]
+    return [(worker.name, rank) for rank, worker in ranks if worker and rank not in over]
 
 
 def _describe_unfinished(

@@ -31,9 +31,9 @@ def shorten(item: Object) -> Object:
         for part, names in DECISIVE_FIELDS.items()
     }
     annotations = item["metadata"].get("annotations", {})
-    kept = {name: annotations[name] for name in NOTES if name in annotations}
-    if kept:
-        parts["metadata"]["annotations"] = kept
+    notes = {name: annotations[name] for name in NOTES if name in annotations}
+    if notes:
+        parts["metadata"]["annotations"] = notes
     return {**parts, "status": item.get("status", {})}
 
 

@@ -70,7 +70,7 @@ def redact(text: str, values: Iterable[str]) -> str:
 def _spell(value: str) -> set[str]:
     """Return the spellings of a secret in a text: itself, escaped, and in base64."""
     words = {value, quote(value), quote(value, safe="")}
-    words |= {ESCAPE.sub(lambda found: found[0].lower(), word) for word in words}
+    words |= {ESCAPE.sub(lambda match: match[0].lower(), word) for word in words}
     # The length of the text before it, such as a user's name and a colon, decides its alignment.
     for before in range(3):
         data = b"\0" * before + value.encode(errors="surrogatepass")
@@ -109,10 +109,10 @@ def explain(output: str, values: Iterable[str] = ()) -> RunError:
     if "No module named pip" in output:
         return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")
     errors = [line[len("ERROR: ") :].strip() for line in lines if line.startswith("ERROR: ")]
-    found = UNREACHABLE.search(output)
-    if found:
+    unreachable = UNREACHABLE.search(output)
+    if unreachable:
         reason = REASON.search(output)
-        why = redact(reason[0], values) if reason else found[1] or found[2]
+        why = redact(reason[0], values) if reason else unreachable[1] or unreachable[2]
         return RunError(f"no answer from the package index {index} ({why}): {INSTEAD}")
     if "The conflict is caused by:" in lines:
         at = lines.index("The conflict is caused by:") + 1

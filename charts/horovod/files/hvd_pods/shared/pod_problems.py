@@ -84,13 +84,13 @@ def diagnose(pod: Object, events: Sequence[Object] = ()) -> Diagnosis:
         *(status.get("containerStatuses") or []),
     ]
     limits = _memory_limits(pod)
-    found = [
+    diagnoses = [
         *(_diagnose_container(state, limits.get(str(state["name"]), "")) for state in states),
         _diagnose_scheduling(pod),
         _diagnose_start(states, events),
         _diagnose_phase(pod),
     ]
-    known = [diagnosis for diagnosis in found if diagnosis]
+    known = [diagnosis for diagnosis in diagnoses if diagnosis]
     return next((diagnosis for diagnosis in known if diagnosis.is_problem), known[0])
 
 
@@ -218,12 +218,14 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
     # Some messages name the image and some do not.
     named = f" of image {image}" if "Image" in reason and image not in message else ""
     text = f"{reason}{named}: {_short(message)}".rstrip(": ")
-    found = _look_up("container", reason, text)
+    problem = _look_up("container", reason, text)
     if "ImagePull" in reason:
         # The message shows whether the image does not exist or the registry does not answer.
         sure = _look_up("image", message, text)
-        return found._replace(is_permanent=sure.is_permanent, remedy=sure.remedy or found.remedy)
-    return found
+        return problem._replace(
+            is_permanent=sure.is_permanent, remedy=sure.remedy or problem.remedy
+        )
+    return problem
 
 
 def _diagnose_exit(container: str, ended: Object) -> Diagnosis:

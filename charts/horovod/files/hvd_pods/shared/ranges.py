@@ -9,13 +9,13 @@ from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 
 def format_ranges(numbers: Iterable[int]) -> list[str]:
     """Return the ranges of numbers, in their order: `0-31` and `40`."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            found.append((number, number))
-    return [f"{first}-{last}" if first != last else str(first) for first, last in found]
+            ranges.append((number, number))
+    return [f"{first}-{last}" if first != last else str(first) for first, last in ranges]
 
 
 def parse_ranges(text: str) -> Iterator[range]:

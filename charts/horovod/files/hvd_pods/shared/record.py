@@ -88,8 +88,8 @@ class ProgressEntry:
     def curve(self) -> tuple[tuple[int, float], ...]:
         """Return the losses, including that of the last step, if it is a number."""
         last = {self.step: self.loss} if self.step is not None else {}
-        found = {step: loss for step, loss in last.items() if isinstance(loss, float)}
-        return tuple(sorted({**dict(self.losses), **found}.items()))
+        losses = {step: loss for step, loss in last.items() if isinstance(loss, float)}
+        return tuple(sorted({**dict(self.losses), **losses}.items()))
 
     def text(self) -> str:
         """Return the entry in the form of the record, as JSON; empty without content."""

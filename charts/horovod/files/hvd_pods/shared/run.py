@@ -160,8 +160,8 @@ class Run:
 
     def _count_workers(self, with_spares: bool) -> dict[str, int]:
         workers = (worker for worker in self.workers if with_spares or not worker.is_spare)
-        found = Counter(worker.stateful_set for worker in workers)
-        return {name: found[name] for name in self.stateful_sets}
+        numbers = Counter(worker.stateful_set for worker in workers)
+        return {name: numbers[name] for name in self.stateful_sets}
 
 
 def parse_run(text: str) -> Run:

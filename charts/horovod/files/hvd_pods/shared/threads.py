@@ -30,27 +30,27 @@ def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
 
     `ranks` is the number of ranks in this container.
     """
-    own = os.sched_getaffinity(0)
+    cpus = os.sched_getaffinity(0)
     # The launcher binds its ranks but not itself.
-    chosen = choose_threads(environment, ranks, own, own | os.sched_getaffinity(os.getppid()))
+    chosen = choose_threads(environment, ranks, cpus, cpus | os.sched_getaffinity(os.getppid()))
     environment.update(chosen)
     pairs = " ".join(f"{name}={value}" for name, value in chosen.items())
     return f"chosen for the cores of each rank; `worker.env` overrides: {pairs}" if pairs else ""
 
 
 def choose_threads(
-    environment: Mapping[str, str], ranks: int, own: set[int], container: set[int]
+    environment: Mapping[str, str], ranks: int, cpus: set[int], container: set[int]
 ) -> dict[str, str]:
     """Return the variables that `environment` lacks, for one of `ranks` ranks in this container.
 
-    `own` are the CPUs that the rank may use, and `container` those of its container.
+    `cpus` are the CPUs that the rank may use, and `container` those of its container.
     """
     cores = cores_of_a_rank(
-        count_cores(own), count_cores(container), read_quota(CGROUPS), max(1, ranks)
+        count_cores(cpus), count_cores(container), read_quota(CGROUPS), max(1, ranks)
     )
     gpus = has_gpus(DEVICES)
     wanted = plan_threads(cores, gpus)
-    if own == container and not gpus:
+    if cpus == container and not gpus:
         wanted[YIELD] = "1"
     is_gloo = environment.get("HOROVOD_CPU_OPERATIONS", "").upper() == "GLOO"
     if is_gloo and not gpus and "HOROVOD_AUTOTUNE" not in environment:
@@ -58,14 +58,14 @@ def choose_threads(
     return {name: value for name, value in wanted.items() if name not in environment}
 
 
-def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -> int:
+def cores_of_a_rank(cores: int, container: int, quota: float | None, ranks: int) -> int:
     """Return the cores of each of `ranks` equal ranks: their share, or fewer if they are bound.
 
-    `own` and `container` are numbers of cores. `quota` is the container's CPU limit, None without
+    `cores` and `container` are numbers of cores. `quota` is the container's CPU limit, None without
     one. A part of a core does not count, and a rank has at least one core.
     """
-    given = container if quota is None else min(container, quota)
-    return max(1, int(min(own, given / ranks)))
+    available = container if quota is None else min(container, quota)
+    return max(1, int(min(cores, available / ranks)))
 
 
 def plan_threads(cores: int, gpus: bool) -> dict[str, str]:

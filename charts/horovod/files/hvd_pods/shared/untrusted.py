@@ -27,9 +27,9 @@ def printable(text: str, keeps: str = "\n\t") -> str:
     """
     if text.isprintable():
         return text
-    kept = _SHOWN.union(keeps) if keeps else frozenset()
+    shown = _SHOWN.union(keeps) if keeps else frozenset()
     return "".join(
-        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or c in shown else c.encode("unicode_escape").decode() for c in text
     )
 
 
@@ -56,10 +56,10 @@ def read_file(
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
     with open(path, "rb", opener=open_safely) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is no regular file")
-        if has_one_name and found.st_nlink > 1:
+        if has_one_name and status.st_nlink > 1:
             raise OSError(f"{path} is a hard link")
         return file.read(most)
 

@@ -157,9 +157,9 @@ class WarmState:
         finder = FileFinder(folder, (SourceFileLoader, all_suffixes()))
         names = {name.partition(".")[0] for name in files.list_names(folder)}
         for name in sorted(names & self.tops.difference(sys.builtin_module_names)):
-            found = finder.find_spec(name)
-            if found and (found.origin or not is_complete):
-                place = found.origin or f"{folder}/{name}"
+            spec = finder.find_spec(name)
+            if spec and (spec.origin or not is_complete):
+                place = spec.origin or f"{folder}/{name}"
                 return f"{place} takes precedence over the imported module {name}"
         return None
 
@@ -194,11 +194,11 @@ def _find_threads() -> str | None:
     until = time.monotonic() + THREADS_END_TIMEOUT_SECONDS
     while threads() > 1:
         if time.monotonic() > until:
-            own = str(os.getpid())
+            main_thread = str(os.getpid())
             names = [
                 (task / "comm").read_text().strip()
                 for task in Path("/proc/self/task").iterdir()
-                if task.name != own
+                if task.name != main_thread
             ]
             shown = ", ".join(sorted(set(names)))
             return f"the imported modules run {len(names)} threads ({shown})"
@@ -208,11 +208,11 @@ def _find_threads() -> str | None:
 
 def open_descriptors() -> dict[int, str]:
     """Return the open files of this process: the target of each number."""
-    found = {}
+    descriptors = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+            descriptors[int(name)] = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             # The descriptor through which the folder was read.
             continue
-    return found
+    return descriptors

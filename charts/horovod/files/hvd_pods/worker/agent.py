@@ -380,11 +380,11 @@ class Agent:
             one.program.pid for one in self._agent_connections if one is not client and one.program
         ]
         for _ in range(ORPHAN_SCANS):
-            # This order matters: `found` lacks programs that other agent connections start
+            # This order matters: `descendants` lacks programs that other agent connections start
             # meanwhile.
-            found = set(processes.descendants(os.getpid()))
+            descendants = set(processes.descendants(os.getpid()))
             below = {pid for other in others for pid in [other, *processes.descendants(other)]}
-            for pid in found - below:
+            for pid in descendants - below:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 

@@ -158,14 +158,14 @@ def _states(programs: Path) -> set[tuple[str, int, int]]:
 
     Only the kernel sets that time. A file that is added or removed changes its folder's.
     """
-    found = set()
+    states = set()
     # In pods, files with this name prevent Python from writing bytecode.
     below = [path for path in programs.rglob("*") if "__pycache__" not in path.parts]
     for path in (programs, *below):
         with suppress(OSError):
             state = path.lstat()
-            found.add((str(path), state.st_ino, state.st_ctime_ns))
-    return found
+            states.add((str(path), state.st_ino, state.st_ctime_ns))
+    return states
 
 
 def _children(parent: int) -> Iterator[tuple[int, str]]:

@@ -124,8 +124,8 @@ class NvmlReader:
 
         buffer = create_string_buffer(TEXT_SIZE)
         self._call(function, device, buffer, c_uint(TEXT_SIZE))
-        kept = (c for c in buffer.value.decode("ascii", "ignore") if c.isalnum() or c in " -/._")
-        return "".join(kept)
+        shown = (c for c in buffer.value.decode("ascii", "ignore") if c.isalnum() or c in " -/._")
+        return "".join(shown)
 
 
 class GpuClient:
@@ -177,8 +177,8 @@ def ask(path: str, seconds: float) -> list[Sample]:
     except OSError:
         return []
     text = answer[:LARGEST_ANSWER].decode("ascii", "replace")
-    found = map(GPU_SAMPLE.fullmatch, text.splitlines())
-    samples = (Sample(each[1], each[5], each.group(2, 3, 4)) for each in found if each)
+    matches = map(GPU_SAMPLE.fullmatch, text.splitlines())
+    samples = (Sample(each[1], each[5], each.group(2, 3, 4)) for each in matches if each)
     # Each GPU has at most three samples.
     return list(islice(samples, 3 * MOST_GPUS))
 

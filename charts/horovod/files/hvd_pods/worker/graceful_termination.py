@@ -91,20 +91,20 @@ def main() -> int:
     current step if they are killed now, and whose run can continue with another number of ranks.
     """
     scripts = list(rank_registry.running())
-    kept = find_kept(os.environ.get(contract.RUN_ID, ""))
+    folder = find_kept(os.environ.get(contract.RUN_ID, ""))
     if sys.argv[1:] == ["kept"]:
         # Imported here: the worker's main program imports this module, and the library imports
         # slowly.
         from hvd_pods.worker.save_states import fits_any_number
 
-        print(len(scripts) if kept and fits_any_number(kept) else 0)
+        print(len(scripts) if folder and fits_any_number(folder) else 0)
         return 0
     if sys.argv[1:] == ["look"]:
         # A rank without a handler saves nothing at SIGTERM.
         saving = (
             rank_registry.has_signal(script.pid, signal.SIGTERM, "SigCgt") for script in scripts
         )
-        print(sum(not saves for saves in saving) if kept else 0, end=" ")
+        print(sum(not saves for saves in saving) if folder else 0, end=" ")
         with suppress(OSError):
             print(untrusted.one_line(untrusted.read_file(ranks_program.FINISHED).decode("latin-1")))
         return 0

@@ -204,10 +204,10 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
         signals.wait(seconds)
         # Includes orphans, which become children of the container's first process.
         for pid, status in processes.ended_children():
-            for own in (agent, saver.process):
-                if own and own.pid == pid:
+            for child in (agent, saver.process):
+                if child and child.pid == pid:
                     is_exit = os.WIFEXITED(status)
-                    own.returncode = (
+                    child.returncode = (
                         os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
                     )
 

@@ -107,16 +107,16 @@ class RankWatch:
         return self._idle
 
 
-def choose_period(given: Mapping[str, str]) -> dict[str, str]:
+def choose_period(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variable of Horovod that the worker's environment lacks.
 
     It is at most half of the stall timeout, so that a rank is named before the attempt ends.
     """
-    timeout = int(given.get(contract.STALL_TIMEOUT, "0"))
+    timeout = int(environment.get(contract.STALL_TIMEOUT, "0"))
     period = (
         min(LONGEST_PERIOD_SECONDS, max(1, timeout // 2)) if timeout else LONGEST_PERIOD_SECONDS
     )
-    return {} if PERIOD_VARIABLE in given else {PERIOD_VARIABLE: str(period)}
+    return {} if PERIOD_VARIABLE in environment else {PERIOD_VARIABLE: str(period)}
 
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:

@@ -39,15 +39,15 @@ class ReplacedError(Exception):
     """A rank wrote to this part of the memory during the copy."""
 
 
-def save_all(kept: Path) -> bool:
+def save_all(folder: Path) -> bool:
     """Write each state to its checkpoint, unless the checkpoint is as new; log the result.
 
     Return False if a state could not be written.
     """
     is_done = True
-    for run in sorted(kept.glob("*")):
-        found = [SHARED.fullmatch(path.name) for path in run.glob("*")]
-        for name in sorted({match[1] for match in found if match}):
+    for run in sorted(folder.glob("*")):
+        shared = [SHARED.fullmatch(path.name) for path in run.glob("*")]
+        for name in sorted({match[1] for match in shared if match}):
             is_done = _save(run, name) and is_done
     return is_done
 
@@ -91,11 +91,11 @@ def fits_any_number(run: Path) -> bool:
 
 def _find_newest(run: Path, name: str) -> keep.PackedState | None:
     """Return the newest complete packed state of a name, the one that `restore` finds."""
-    found = []
+    states = []
     for letter in "ab":
         with suppress(OSError, ValueError):
-            found.append(keep.read_file(run / f"{name}-shared.{letter}"))
-    return max(found, key=lambda packed: packed.key, default=None)
+            states.append(keep.read_file(run / f"{name}-shared.{letter}"))
+    return max(states, key=lambda packed: packed.key, default=None)
 
 
 def _write(packed: keep.PackedState, path: Path, name: str) -> bool:

@@ -92,9 +92,9 @@ def find_place(stack: str) -> str:
     libraries.
     """
     frames = [frame.groups() for frame in islice(FRAME.finditer(stack), MOST_FRAMES)]
-    own = [frame for frame in frames if SCRIPTS.match(frame[0])]
+    script_frames = [frame for frame in frames if SCRIPTS.match(frame[0])]
     others = [frame for frame in frames if not any(part in frame[0] for part in LIBRARIES)]
-    for file, number, function in (own or others or frames)[:1]:
+    for file, number, function in (script_frames or others or frames)[:1]:
         return untrusted.one_line(f"{SCRIPTS.sub('', file)}:{number} in {function}", LONGEST_PLACE)
     return ""
 
