@@ -50,7 +50,7 @@ from hvd_pods.shared.notice_kinds import FINISHED, LEAVING
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import WALL, World, one_group, pod
 
-START_AFTER = 30.0
+SHRINK_DELAY_SECONDS = 30.0
 
 
 def worker(name: str, **changes: Any) -> tuple[str, dict[str, Any]]:
@@ -70,7 +70,7 @@ class Adaptive(World):
         record: dict[str, str] | None = None,
     ) -> None:
         times = {
-            "shrink_after_seconds": START_AFTER,
+            "shrink_after_seconds": SHRINK_DELAY_SECONDS,
             "workers_timeout_seconds": workers_timeout_seconds,
         }
         run = one_group(4, 4 + spares, 2, mode="direct", lost_after_seconds=3, **times)
@@ -130,7 +130,7 @@ class Adaptive(World):
 def test_a_run_starts_with_what_is_there_after_a_while() -> None:
     world = Adaptive(0, 2, 3).begin()
     assert world.launched() == []
-    world.run_for(START_AFTER)
+    world.run_for(SHRINK_DELAY_SECONDS)
     assert world.launched() == ["023"]
     (message,) = world.reported(RunEvent.SHRUNK)
     assert re.findall(r"\d+", message) == ["6", "3", "4"]
@@ -139,7 +139,7 @@ def test_a_run_starts_with_what_is_there_after_a_while() -> None:
 
 def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever() -> None:
     assert Adaptive(0, 1, 2, 3).begin().launched() == ["0123"]
-    assert Adaptive(1).begin().run_for(START_AFTER + 20).launched() == []
+    assert Adaptive(1).begin().run_for(SHRINK_DELAY_SECONDS + 20).launched() == []
 
 
 def test_workers_timeout_ends_the_wait_for_others_and_not_the_run() -> None:
@@ -185,13 +185,13 @@ def test_a_worker_that_should_answer_is_waited_for_a_moment() -> None:
 def test_fewer_than_the_minimum_are_waited_for() -> None:
     world = Adaptive(0, 1, 2, 3).begin()
     world.lose(1, 2, 3)
-    assert world.run_for(START_AFTER).launched() == ["0123"]
+    assert world.run_for(SHRINK_DELAY_SECONDS).launched() == ["0123"]
     world.bring(2)
     assert world.run_for(EARLIER_WORKERS_TIMEOUT_SECONDS + 0.1).launched() == ["0123", "02"]
 
 
 def test_workers_that_come_are_taken_together_without_a_failure() -> None:
-    world = Adaptive(0, 1).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1).begin().run_for(SHRINK_DELAY_SECONDS)
     world.bring(2)
     world.run_for(SETTLE_SECONDS / 2)
     world.bring(3)
@@ -203,7 +203,7 @@ def test_workers_that_come_are_taken_together_without_a_failure() -> None:
 
 
 def test_only_workers_of_the_launch_keep_their_addresses_while_others_may_come() -> None:
-    world = Adaptive(0, 1).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1).begin().run_for(SHRINK_DELAY_SECONDS)
     assert [effect.workers for effect in world.of(FreezeAddresses)] == [["w-0", "w-1"]]
     world.bring(2, 3)
     world.run_for(SETTLE_SECONDS)
@@ -211,7 +211,7 @@ def test_only_workers_of_the_launch_keep_their_addresses_while_others_may_come()
 
 
 def test_worker_that_goes_again_is_not_taken() -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1, 2).begin().run_for(SHRINK_DELAY_SECONDS)
     world.bring(3)
     world.run_for(SETTLE_SECONDS / 2)
     world.lose(3)
@@ -229,7 +229,7 @@ def come_and_go(world: Adaptive, times: int) -> None:
 
 
 def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1, 2).begin().run_for(SHRINK_DELAY_SECONDS)
     began = world.now
     come_and_go(world, times=400)
     grown = len([workers for workers in world.launched() if workers == "0123"])
@@ -239,7 +239,7 @@ def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
 
 
 def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1, 2).begin().run_for(SHRINK_DELAY_SECONDS)
     world.bring(3)
     world.are_kept = False
     world.run_for(10 * SETTLE_SECONDS)
@@ -260,7 +260,7 @@ def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
     ],
 )
 def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(event: Event) -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1, 2).begin().run_for(SHRINK_DELAY_SECONDS)
     world.bring(3)
     world.put(event)
     world.put(Timer(TimerKind.GROW))
@@ -268,7 +268,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(event: Event)
 
 
 def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1, 2).begin().run_for(SHRINK_DELAY_SECONDS)
     world.bring(3)
     world.settle(until=EndLauncher)
     world.answers.clear()
@@ -308,7 +308,7 @@ def test_next_master_compares_finished_ranks_with_those_of_the_launch_before(
 
 
 def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER + 1)
+    world = Adaptive(0, 1, 2).begin().run_for(SHRINK_DELAY_SECONDS + 1)
     assert world.state.activity == Activity.TRAINING
     assert WALL > 1_789_957_000, "which is long ago"
     world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
@@ -324,7 +324,7 @@ def test_number_of_workers_that_a_person_has_chosen_stays() -> None:
 
 
 def test_growth_waits_after_the_last_one() -> None:
-    world = Adaptive(0, 1).begin().run_for(START_AFTER)
+    world = Adaptive(0, 1).begin().run_for(SHRINK_DELAY_SECONDS)
     world.bring(2)
     world.run_for(SETTLE_SECONDS + 0.1)
     world.bring(3)

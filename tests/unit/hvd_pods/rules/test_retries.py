@@ -26,7 +26,7 @@ LACKED = LaunchError("No module", 1, repeats="No module", is_permanent=True)
 
 def judge(*attempts: tuple[RunError, float, int]) -> list[Verdict]:
     """The verdicts on attempts: what failed, after how many seconds, at which step."""
-    verdict = Verdict(Retries(999), failures=0, pause=None)
+    verdict = Verdict(Retries(999), failures=0, delay_seconds=None)
     found = []
     for problem, seconds, step in attempts:
         verdict = verdict.retries.judge(problem, seconds, verdict.failures, step)
@@ -59,12 +59,12 @@ def judge(*attempts: tuple[RunError, float, int]) -> list[Verdict]:
 def test_pauses_follow_from_how_far_attempts_came(
     attempts: list[tuple[RunError, float, int]], expected: list[float | None]
 ) -> None:
-    assert [verdict.pause for verdict in judge(*attempts)] == expected
+    assert [verdict.delay_seconds for verdict in judge(*attempts)] == expected
 
 
 def test_pause_has_a_maximum_however_many_attempts_fail() -> None:
     """Without access to the Job, there is no limit of the attempts."""
-    assert Retries(early_failures=5000).judge(FAILED, 1.0, 5000, 0).pause == 300.0
+    assert Retries(early_failures=5000).judge(FAILED, 1.0, 5000, 0).delay_seconds == 300.0
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_change_of_the_number_of_workers_is_no_failure(
     problem: RunError, is_elastic: bool, failures: int
 ) -> None:
     verdict = Retries(9).judge(problem, 1.0, 0, 0, is_elastic=is_elastic)
-    assert (verdict.failures, verdict.pause) == (failures, 0.0)
+    assert (verdict.failures, verdict.delay_seconds) == (failures, 0.0)
 
 
 @pytest.mark.parametrize(

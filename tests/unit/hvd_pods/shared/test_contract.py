@@ -15,7 +15,7 @@ NAME = re.compile(r"HVD_[A-Z_]+(?![A-Z_.])")
 # A label or an annotation of the chart's own.
 OWN = r"hvdchart/[a-z-]+"
 # Labels that only templates set and read.
-OF_TEMPLATES = {"hvdchart/run", "hvdchart/settings-hash", "hvdchart/group"}
+TEMPLATE_KEYS = {"hvdchart/run", "hvdchart/settings-hash", "hvdchart/group"}
 
 
 def names_in(folder: Path, pattern: str) -> set[str]:
@@ -77,13 +77,13 @@ def test_templates_set_the_annotations_and_labels_but_three() -> None:
     names = names_of("Annotations") | names_of("Labels")
     own = {name for name in names if re.fullmatch(OWN, name)}
     assert own - keys == {contract.RENEWED, contract.NODE_LIST_LABEL, contract.COMMAND}
-    assert keys - own == OF_TEMPLATES
+    assert keys - own == TEMPLATE_KEYS
 
 
 def test_templates_read_no_annotation_or_label_that_the_contract_does_not_have() -> None:
     read = set(re.findall(rf"[\"']({OWN})[\"']", templates()))
     assert {contract.REVISION_LABEL, contract.ENDED} <= read
-    assert read <= names_of("Annotations") | names_of("Labels") | OF_TEMPLATES
+    assert read <= names_of("Annotations") | names_of("Labels") | TEMPLATE_KEYS
 
 
 def test_labels_of_kubernetes_in_the_contract_are_those_of_all_objects() -> None:

@@ -72,8 +72,10 @@ STATUSES: dict[str, Callable[[str], dict[str, Any]]] = {
     "image": lambda sign: statuses(waiting("ErrImagePull", f"code = Unknown desc = {sign}: x")),
     "exit": start_error,
 }
-OF_WAITING = [each for each in pod_problems.PROBLEMS if each not in {*STATUSES, "refusal", "event"}]
-STATUSES.update({each: lambda sign: statuses(waiting(sign)) for each in OF_WAITING})
+WAITING_PROBLEMS = [
+    each for each in pod_problems.PROBLEMS if each not in {*STATUSES, "refusal", "event"}
+]
+STATUSES.update({each: lambda sign: statuses(waiting(sign)) for each in WAITING_PROBLEMS})
 WORKER: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}}
 
 

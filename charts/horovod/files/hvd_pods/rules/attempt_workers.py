@@ -64,17 +64,17 @@ def expect(state: RunState) -> AttemptWorkers:
     if before.launch:
         gone = {*before.workers.reasons, *before.launch.terminating}
         expected = frozenset(before.workers.answering) - gone
-        return AttemptWorkers(expected=expected, patience=EARLIER_WORKERS_TIMEOUT_SECONDS)
+        return AttemptWorkers(expected=expected, patience_seconds=EARLIER_WORKERS_TIMEOUT_SECONDS)
     if state.was_training:
         recorded = read_workers(state.run, state.recorded_workers)
         names = frozenset(worker.name for worker in recorded)
-        return AttemptWorkers(expected=names, patience=state.run.shrink_after_seconds)
-    return AttemptWorkers(patience=state.run.shrink_after_seconds)
+        return AttemptWorkers(expected=names, patience_seconds=state.run.shrink_after_seconds)
+    return AttemptWorkers(patience_seconds=state.run.shrink_after_seconds)
 
 
 def lose_patience(decision: Decision) -> None:
     """Begin without the missing workers, if the run has enough others."""
-    decision.attempt_workers = replace(decision.attempt_workers, patience=0.0)
+    decision.attempt_workers = replace(decision.attempt_workers, patience_seconds=0.0)
     start_if_possible(decision)
 
 
@@ -85,10 +85,10 @@ def _note_enough(decision: Decision) -> None:
     attempt_workers = state.attempt_workers
     if (
         is_new
-        and attempt_workers.patience
+        and attempt_workers.patience_seconds
         and worker_selection.has_least(state.run, attempt_workers.answering)
     ):
-        decision.set_timer(TimerKind.SHRINK, decision.now + state.attempt_workers.patience)
+        decision.set_timer(TimerKind.SHRINK, decision.now + state.attempt_workers.patience_seconds)
 
 
 def _find_usable(state: RunState) -> Mapping[str, Pod]:
@@ -282,7 +282,7 @@ def _may_shrink(state: RunState) -> bool:
         attempt_workers.expected is not None
         and attempt_workers.expected <= attempt_workers.answering.keys()
     )
-    return is_complete or not attempt_workers.patience
+    return is_complete or not attempt_workers.patience_seconds
 
 
 def list_pods(decision: Decision) -> None:

@@ -301,7 +301,7 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
     seconds = state.attempt.seconds
     is_elastic = state.run.is_elastic
     verdict = retries.judge(problem, seconds, state.failures, step_reached, is_elastic=is_elastic)
-    is_end = is_over or verdict.pause is None or state.lease.has_ended
+    is_end = is_over or verdict.delay_seconds is None or state.lease.has_ended
     if not is_end and verdict.is_change:
         decision.log(str(problem))
         last_failure = state.last_failure
@@ -314,15 +314,15 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
         retries=verdict.retries,
         failures=verdict.failures,
     )
-    if is_end or verdict.pause is None:
-        if verdict.pause is None and verdict.explanation:
+    if is_end or verdict.delay_seconds is None:
+        if verdict.delay_seconds is None and verdict.explanation:
             decision.log(verdict.explanation)
         run_end.finish(decision, problem)
         return
     decision.log(verdict.explanation)
-    if verdict.pause:
+    if verdict.delay_seconds:
         decision.state = replace(decision.state, activity=Activity.PAUSING)
-        decision.set_timer(TimerKind.PAUSE, decision.now + verdict.pause)
+        decision.set_timer(TimerKind.PAUSE, decision.now + verdict.delay_seconds)
     else:
         decision.add_event(AttemptDue())
 

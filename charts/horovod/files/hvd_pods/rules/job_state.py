@@ -90,7 +90,7 @@ class JobReading(NamedTuple):
         return ended or self.is_suspended
 
     @property
-    def backoff(self) -> float:
+    def backoff_seconds(self) -> float:
         """The seconds that the Job controller waits before the next master."""
         return float(
             min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failed, 10), LONGEST_BACKOFF_SECONDS)
@@ -134,7 +134,7 @@ class JobReading(NamedTuple):
         if self.failed >= int(self.spec.get("backoffLimit", sys.maxsize)) and not is_preempted:
             return False
         # If the deadline passes between two masters, no master scales the workers down.
-        return wall + self.backoff < self.deadline
+        return wall + self.backoff_seconds < self.deadline
 
     def is_continued(self, wall: float) -> bool:
         """Return whether the Job makes another master if this unfinished one is terminated."""

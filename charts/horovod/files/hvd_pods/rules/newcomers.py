@@ -43,14 +43,16 @@ def note_size(decision: Decision) -> None:
     wanted = sum(run.needed_workers.values())
     before = state.workers_before or wanted
     now = len(launch.workers)
-    pause = state.grow_pause or GROWTH_INTERVAL_SECONDS
+    interval = state.growth_interval_seconds or GROWTH_INTERVAL_SECONDS
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
-        is_soon = decision.now - state.grown_at < 2 * pause
-        grow_pause = (
-            min(2 * pause, LONGEST_GROWTH_INTERVAL_SECONDS) if is_soon else GROWTH_INTERVAL_SECONDS
+        is_soon = decision.now - state.grown_at < 2 * interval
+        growth_interval_seconds = (
+            min(2 * interval, LONGEST_GROWTH_INTERVAL_SECONDS)
+            if is_soon
+            else GROWTH_INTERVAL_SECONDS
         )
-        decision.state = replace(decision.state, grow_pause=grow_pause)
+        decision.state = replace(decision.state, growth_interval_seconds=growth_interval_seconds)
         decision.report(RunEvent.SHRUNK, what)
     elif now > before:
         decision.report(RunEvent.GROWN, what)
@@ -62,9 +64,9 @@ def await_newcomers(decision: Decision) -> None:
     if not find_newcomers(decision):
         decision.clear_timers(TimerKind.GROW)
     elif TimerKind.GROW not in decision.state.timers:
-        pause = decision.state.grow_pause or GROWTH_INTERVAL_SECONDS
+        interval = decision.state.growth_interval_seconds or GROWTH_INTERVAL_SECONDS
         decision.set_timer(
-            TimerKind.GROW, max(decision.now + SETTLE_SECONDS, decision.state.grown_at + pause)
+            TimerKind.GROW, max(decision.now + SETTLE_SECONDS, decision.state.grown_at + interval)
         )
 
 

@@ -32,7 +32,7 @@ MOST_UNCOUNTED = 50
 # maximum.
 FIRST_RETRY_DELAY_SECONDS = 5.0
 LONGEST_RETRY_DELAY_SECONDS = 300.0
-# Enough to reach the maximum. Without a limit, the pause would have no float after a thousand
+# Enough to reach the maximum. Without a limit, the delay would have no float after a thousand
 # attempts.
 MOST_DOUBLINGS = 10
 
@@ -47,7 +47,7 @@ class Verdict:
 
     retries: Retries
     failures: int
-    pause: float | None
+    delay_seconds: float | None
     explanation: str = ""
     is_change: bool = False
 
@@ -114,12 +114,14 @@ class Retries:
             if applies(failure):
                 why = f"the run is not retried: {reason}" if reason else ""
                 return Verdict(after, failures, None, why)
-        pause = after._pause()
-        when = f"in {pause:.0f} s" if pause else "at once"
+        delay_seconds = after._find_delay()
+        when = f"in {delay_seconds:.0f} s" if delay_seconds else "at once"
         how_many = f"{left} of {limit} retries are left"
         if self.limit is None:
             how_many = "the Job, which has the number of retries, cannot be read"
-        return Verdict(after, failures, pause, f"the next attempt begins {when}; {how_many}")
+        return Verdict(
+            after, failures, delay_seconds, f"the next attempt begins {when}; {how_many}"
+        )
 
     def _note_failure(self, problem: RunError, has_trained: bool) -> Retries:
         # A lost worker is not a failure of the script. The next attempt may wait for the worker
@@ -128,7 +130,7 @@ class Retries:
         early_failures = self.early_failures + 1 if is_early else 0
         return replace(self, last_error=problem.repeats, early_failures=early_failures)
 
-    def _pause(self) -> float:
+    def _find_delay(self) -> float:
         if self.early_failures <= 1:
             return 0.0
         doublings = min(self.early_failures - 2, MOST_DOUBLINGS)

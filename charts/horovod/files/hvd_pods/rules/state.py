@@ -126,7 +126,7 @@ class AttemptWorkers:
     # The workers that should answer at once; None if that is not known, before the first launch.
     expected: frozenset[str] | None = None
     # Seconds to wait for further workers when those that answer would be enough; 0: do not wait.
-    patience: float = 0.0
+    patience_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class RunState:
     # new workers, and the minimum number of seconds until the next such launch.
     workers_before: int = 0
     grown_at: float = float("-inf")
-    grow_pause: float = 0.0
+    growth_interval_seconds: float = 0.0
     # The run's entry in the record; empty if this master only reports an earlier end.
     entry: Mapping[str, str] = field(default_factory=dict)
     # The ordinals of the workers that have ranks, if they need not be the first ones.

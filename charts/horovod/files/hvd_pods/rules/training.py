@@ -94,7 +94,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     )
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    orphan_seconds = decision.state.job.backoff + ORPHAN_RESERVE_SECONDS
+    orphan_seconds = decision.state.job.backoff_seconds + ORPHAN_RESERVE_SECONDS
     decision.add_effects(StartLauncher(number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(number, chosen))
     decision.set_entry(RUNNING, decision.state.last_failure)
