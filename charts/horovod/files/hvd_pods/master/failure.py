@@ -21,9 +21,9 @@ from hvd_pods.shared.run import Worker
 from hvd_pods.shared.untrusted import one_line
 
 # PyTorch's prefix of its own messages.
-PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")
+PYTORCH_TAG = re.compile(r"\[rank(\d{1,7})\]:")
 # How a launcher's final report begins, and lines of launchers that may precede that report.
-END = re.compile(
+REPORT_START = re.compile(
     rf"(?:{REPORT}|{HYDRA_REPORT})|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
 )
 LAUNCHER_LINE = re.compile(
@@ -32,7 +32,7 @@ LAUNCHER_LINE = re.compile(
 # Characters of a rank's last line that are shown.
 LONGEST_WORDS = 300
 # The first rank that failed, as the launchers name it.
-RANKS = (
+FAILED_RANK_PATTERNS = (
     re.compile(
         r"rank (?P<rank>\d{1,7}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,3})\b"
     ),
@@ -62,7 +62,7 @@ CONSEQUENCES = (
     "Invalid access of peer GPU memory over nvlink",
 )
 # The exit code of argparse and other parsers for a wrong command line.
-USAGE = 2
+USAGE_EXIT_CODE = 2
 
 
 class OutputLine(NamedTuple):
@@ -144,7 +144,12 @@ def find_cause(evidence: Evidence) -> Cause | None:
 
 def _read_reports(lines: Sequence[OutputLine]) -> list[LauncherReport]:
     """Return the reports of failed ranks in the launcher's output."""
-    matches = [match for pattern in RANKS for line in lines if (match := pattern.search(line.text))]
+    matches = [
+        match
+        for pattern in FAILED_RANK_PATTERNS
+        for line in lines
+        if (match := pattern.search(line.text))
+    ]
     return [LauncherReport(int(m["rank"]), int(m.groupdict().get("signal") or 0)) for m in matches]
 
 
@@ -238,7 +243,7 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     line = next((line for line in evidence.lines if _is_broken(line.text)), None)
     if line is None:
         return None
-    tag = PYTORCH.match(line.text)
+    tag = PYTORCH_TAG.match(line.text)
     rank = int(tag[1]) if tag else line.rank
     text = one_line(line.text, LONGEST_WORDS)
     return failure_causes.cause_of_exception(rank, evidence.worker_of(rank), text)
@@ -252,14 +257,14 @@ def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
     if not failed.has_exited:
         return Cause(who, failure_causes.describe_signal(failed.signal), is_sure_to_repeat=False)
     what = f"exit code {failed.exit_code}{find_last_words(evidence.lines, rank)}"
-    return Cause(who, what, is_sure_to_repeat=failed.exit_code == USAGE)
+    return Cause(who, what, is_sure_to_repeat=failed.exit_code == USAGE_EXIT_CODE)
 
 
 def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     """Return a rank's last line, such as a message of `sys.exit` or argparse; empty if unknown."""
     # If lines have no tags, take the last line of any rank.
     tag = rank if any(line.rank is not None for line in lines) else None
-    before = takewhile(lambda line: not END.search(line.text), lines)
+    before = takewhile(lambda line: not REPORT_START.search(line.text), lines)
     texts = [x.text for x in before if x.rank == tag and not LAUNCHER_LINE.match(x.text)]
     if not texts or is_consequence(texts[-1]):
         return ""
