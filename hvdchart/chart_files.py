@@ -13,7 +13,7 @@ from hvdchart.errors import FileError
 
 # The maximum number of bytes of all code files, unpacked: the chart takes about a megabyte of them,
 # compressed.
-MOST_CODE_BYTES = 256 << 20
+MAX_CODE_BYTES = 256 << 20
 
 
 def chart_dir() -> Path:
@@ -65,7 +65,7 @@ def device_plugin(resources: Iterable[str]) -> DevicePlugin | None:
     return DevicePlugin(known["variable"], tuple(known["values"]))
 
 
-def most_workers() -> int:
+def max_workers() -> int:
     """Return the maximum number of workers of a run, with spares."""
     return int(read_data("resources.json")["workers"])
 

@@ -37,7 +37,7 @@ class SpecError(HvdchartError, exit_code=3):
     """
 
     # A file of another kind has a hundred wrong keys, and the first ones show its kind.
-    _MOST_LINES: ClassVar[int] = 20
+    _MAX_LINES: ClassVar[int] = 20
 
     def __init__(self, place: str, path: str, problem: str, expected: str) -> None:
         subject = f"{path}: " if path else ""
@@ -54,14 +54,14 @@ class SpecError(HvdchartError, exit_code=3):
     def join(cls, errors: Sequence[SpecError]) -> SpecError:
         """Join several errors into one; there is at least one.
 
-        Each text is kept once. The message has at most _MOST_LINES of them, `errors` has all.
+        Each text is kept once. The message has at most _MAX_LINES of them, `errors` has all.
         """
         every = {str(error): error for joined in errors for error in joined.errors}
         first, *more = every.values()
         if not more:
             return first
         joined = cls(first.place, first.path, first.problem, first.expected)
-        lines = list(every)[: cls._MOST_LINES]
+        lines = list(every)[: cls._MAX_LINES]
         if len(every) > len(lines):
             lines.append(f"and {len(every) - len(lines)} more errors")
         joined.args = ("\n".join(lines),)

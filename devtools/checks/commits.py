@@ -21,7 +21,7 @@ from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[2]
-LINE_CHARACTERS = 72
+MAX_LINE_CHARACTERS = 72
 # The part that changes: CONTRIBUTING.md names this list. A part that is not listed belongs to the
 # next larger one: the warm process to worker, the doctor to cli, a benchmark to tests.
 SCOPES = (
@@ -52,10 +52,10 @@ SCOPES = (
 )
 SCOPE = re.compile(r"([a-z][\w./, -]*): \S")
 # A commit needs no body if it changes at most this many lines, or only pages.
-SMALL = 10
+MAX_BODYLESS_LINES = 10
 PAGES = re.compile(r"docs/|.*\.md$")
 # Lines that cannot be broken.
-LONG = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
+UNBREAKABLE = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
 # The text that git adds below the message in an editor, with `--verbose`.
 SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
 # Subjects that git writes: of reverts and merges, and the prefixes that a rebase removes.
@@ -66,10 +66,10 @@ def subject_problems(subject: str) -> Iterator[str]:
     """Yield each problem of the subject of a commit, with the remedy."""
     if OF_GIT.match(subject):
         return
-    if len(subject) > LINE_CHARACTERS:
+    if len(subject) > MAX_LINE_CHARACTERS:
         yield (
-            f"{len(subject)} characters: use at most {LINE_CHARACTERS}, and move reasons to the "
-            "body"
+            f"{len(subject)} characters: use at most {MAX_LINE_CHARACTERS}, and move reasons to "
+            "the body"
         )
     scoped = SCOPE.match(subject)
     if scoped is None:
@@ -92,20 +92,25 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
         yield "the second line is not empty: leave it empty, and begin the body on the third"
     body = "\n".join(rest).strip()
     if not body and _needs_reasons(changes):
-        yield f"no body: give the reasons of a change of more than {SMALL} lines, not only of pages"
+        yield (
+            f"no body: give the reasons of a change of more than {MAX_BODYLESS_LINES} lines, not "
+            "only of pages"
+        )
     for line in rest[1:]:
-        if len(line) > LINE_CHARACTERS and not LONG.search(line):
-            yield f"a line of the body has {len(line)} characters: use at most {LINE_CHARACTERS}"
+        if len(line) > MAX_LINE_CHARACTERS and not UNBREAKABLE.search(line):
+            yield (
+                f"a line of the body has {len(line)} characters: use at most {MAX_LINE_CHARACTERS}"
+            )
 
 
 def _needs_reasons(changes: str) -> bool:
-    """Return whether the changes exceed SMALL lines and include other files than pages.
+    """Return whether the changes exceed MAX_BODYLESS_LINES and include other files than pages.
 
     A binary file counts as one line.
     """
     rows = [row.split("\t") for row in changes.splitlines() if row.count("\t") == 2]
     lines = sum(int(count) if count.isdigit() else 1 for row in rows for count in row[:2])
-    return lines > SMALL and not all(PAGES.match(row[2]) for row in rows)
+    return lines > MAX_BODYLESS_LINES and not all(PAGES.match(row[2]) for row in rows)
 
 
 def file_problems(file: Path, root: Path = ROOT) -> Iterator[str]:

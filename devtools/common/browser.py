@@ -10,8 +10,8 @@ from devtools.common.errors import DevtoolsError
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Milliseconds of the page's virtual time, and seconds of real time.
-BUDGET = 3000
-WITHIN = 100
+VIRTUAL_TIME_MILLISECONDS = 3000
+RUN_TIMEOUT_SECONDS = 100
 OPTIONS = (
     "--headless",
     # Chromium runs as root in containers.
@@ -19,8 +19,8 @@ OPTIONS = (
     "--disable-gpu",
     "--hide-scrollbars",
     "--disable-background-networking",
-    f"--virtual-time-budget={BUDGET}",
-    f"--timeout={2 * BUDGET}",
+    f"--virtual-time-budget={VIRTUAL_TIME_MILLISECONDS}",
+    f"--timeout={2 * VIRTUAL_TIME_MILLISECONDS}",
 )
 
 
@@ -28,9 +28,11 @@ def run(address: str, *options: str, profile: Path) -> subprocess.CompletedProce
     """Open a page in a separate browser with its settings in the folder `profile`.
 
     Raises DevtoolsError where none is installed, subprocess.CalledProcessError where it fails, and
-    subprocess.TimeoutExpired after WITHIN seconds.
+    subprocess.TimeoutExpired after RUN_TIMEOUT_SECONDS.
     """
     if PROGRAM is None:
         raise DevtoolsError("no program chromium is on PATH", "apt-get install chromium")
     command = [PROGRAM, *OPTIONS, f"--user-data-dir={profile}", *options, address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN, check=True)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS, check=True
+    )

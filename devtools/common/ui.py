@@ -15,7 +15,7 @@ from rich.markup import escape
 console = Console(stderr=True, highlight=False)
 TAIL_LINES = 15
 # Without a terminal for a spinner: seconds between two lines that report a running step.
-ALIVE_EVERY = 20.0
+ALIVE_INTERVAL_SECONDS = 20.0
 
 
 @contextmanager
@@ -33,11 +33,11 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def _lines(title: str, began: float) -> Iterator[None]:
-    """Print a line every ALIVE_EVERY seconds."""
+    """Print a line every ALIVE_INTERVAL_SECONDS."""
     ended = threading.Event()
 
     def show() -> None:
-        while not ended.wait(ALIVE_EVERY):
+        while not ended.wait(ALIVE_INTERVAL_SECONDS):
             console.print(f"running {title} ({time.monotonic() - began:.0f} s so far)")
 
     printer = threading.Thread(target=show, daemon=True)

@@ -35,8 +35,8 @@ FIRST_RANK = "rank 0 of "
 HELM_TIMEOUT = "300s"
 # Timeouts: for the start of the master's pod, including an image pull, and for the Job to be marked
 # as finished after the end of the master's log.
-START_SECONDS = 600
-END_SECONDS = 120
+START_TIMEOUT_SECONDS = 600
+END_TIMEOUT_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def follow_training(demo: Demo) -> dict[str, float]:
     job = kubectl.run("get", "jobs", f"--selector={selector}", "--output=name").strip()
     name = job.partition("/")[2]
     with step("wait for the master's pod"):
-        kubectl.wait_for_job_start(name, START_SECONDS)
+        kubectl.wait_for_job_start(name, START_TIMEOUT_SECONDS)
     result: dict[str, float] = {}
     with subprocess.Popen(
         kubectl.command("logs", "--follow", job),
@@ -114,7 +114,7 @@ def follow_training(demo: Demo) -> dict[str, float]:
                 columns = "custom-columns=WORKER:.metadata.name,NODE:.spec.nodeName"
                 table = kubectl.run("get", "pods", f"--selector={workers}", f"--output={columns}")
                 note(table.rstrip())
-    if kubectl.wait_for_job_end(name, END_SECONDS) != "Complete":
+    if kubectl.wait_for_job_end(name, END_TIMEOUT_SECONDS) != "Complete":
         reason = kubectl.run("get", job, "--output=jsonpath={.status.conditions[*].message}")
         raise DevtoolsError(f"{job} did not complete: {reason}", "read the log above")
     if not result:

@@ -20,7 +20,7 @@ from hvdchart.chart_files import read_data
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 # The longest line with a description; templates have the same limit.
-WIDTH = 120
+MAX_LINE_CHARACTERS = 120
 # The name of a number in a description: that of the key itself, or one of resources.json.
 NAME = re.compile(r"\{(\w+)\}")
 # The values of `hash` that a key may declare.
@@ -105,13 +105,13 @@ def _described(line: str, node: Node) -> str:
     """Return the line with the description: behind it where both fit, otherwise above it, each of
     its clauses on a line of its own.
     """
-    if len(whole := f"{line}  # {node['description']}") <= WIDTH:
+    if len(whole := f"{line}  # {node['description']}") <= MAX_LINE_CHARACTERS:
         return f"{whole}\n"
     mark = f"{line[: len(line) - len(line.lstrip())]}# "
     clauses = [
         textwrap.fill(
             clause,
-            WIDTH,
+            MAX_LINE_CHARACTERS,
             initial_indent=mark,
             subsequent_indent=f"{mark}  ",
             break_long_words=False,

@@ -12,7 +12,7 @@ from pathlib import Path
 from hvdchart.files import difference, write_atomically
 
 # The limit that devtools/checks/style.py checks in each page.
-LONGEST_LINE = 100
+MAX_LINE_CHARACTERS = 100
 
 
 def replace_sections(
@@ -45,13 +45,13 @@ def wrap(text: str) -> str:
     for line in text.split("\n"):
         if line.startswith("```"):
             in_code = not in_code
-        if in_code or len(line) <= LONGEST_LINE or line.startswith(("|", "#", "    ")):
+        if in_code or len(line) <= MAX_LINE_CHARACTERS or line.startswith(("|", "#", "    ")):
             lines.append(line)
             continue
         indent = "  " if line.startswith("* ") else ""
         lines += textwrap.wrap(
             line,
-            LONGEST_LINE,
+            MAX_LINE_CHARACTERS,
             subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,

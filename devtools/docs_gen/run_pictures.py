@@ -23,15 +23,15 @@ from hvdchart.watch.terminal import Screen
 from hvdchart.watch.view_model import View
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
-TERMINAL = FOLDER / "watch-terminal.svg"
-LIGHT = FOLDER / "watch-light.png"
-DARK = FOLDER / "watch-dark.png"
+TERMINAL_PICTURE = FOLDER / "watch-terminal.svg"
+LIGHT_PICTURE = FOLDER / "watch-light.png"
+DARK_PICTURE = FOLDER / "watch-dark.png"
 # In pixels. The height fits the rows of all ranks.
-WIDTH = 1120
-HEIGHT = 1258
-NOTE = 86
+WIDTH_PIXELS = 1120
+HEIGHT_PIXELS = 1258
+NOTE_HEIGHT_PIXELS = 86
 # The size limit of a picture in bytes.
-MOST = 150_000
+MAX_PICTURE_BYTES = 150_000
 
 
 def draw_terminal(view: View) -> str:
@@ -54,7 +54,7 @@ def draw_terminal(view: View) -> str:
 
 def generated_texts() -> Mapping[Path, str]:
     """Return the picture of the terminal."""
-    return {TERMINAL: draw_terminal(stalled_view())}
+    return {TERMINAL_PICTURE: draw_terminal(stalled_view())}
 
 
 def take_picture(view: View, target: Path, *, is_dark: bool) -> None:
@@ -62,10 +62,10 @@ def take_picture(view: View, target: Path, *, is_dark: bool) -> None:
 
     Raises DevtoolsError without a browser, and when the picture is too large.
     """
-    height = HEIGHT + (NOTE if view.stall else 0)
+    height = HEIGHT_PIXELS + (NOTE_HEIGHT_PIXELS if view.stall else 0)
     scheme = 0 if is_dark else 1
     options = (
-        f"--window-size={WIDTH},{height}",
+        f"--window-size={WIDTH_PIXELS},{height}",
         f"--blink-settings=preferredColorScheme={scheme}",
         f"--screenshot={target}",
     )
@@ -75,15 +75,17 @@ def take_picture(view: View, target: Path, *, is_dark: bool) -> None:
         run(file.as_uri(), *options, profile=Path(folder, "profile"))
     written = target.stat().st_size
     print(f"{target.name}: {written} bytes")
-    if written > MOST:
-        raise DevtoolsError(f"{target.name} has more than {MOST} bytes", "make its view smaller")
+    if written > MAX_PICTURE_BYTES:
+        raise DevtoolsError(
+            f"{target.name} has more than {MAX_PICTURE_BYTES} bytes", "make its view smaller"
+        )
 
 
 def main() -> int:
     """Take the pictures. Return 1 when one cannot be taken."""
     try:
-        take_picture(training_view(), LIGHT, is_dark=False)
-        take_picture(stalled_view(), DARK, is_dark=True)
+        take_picture(training_view(), LIGHT_PICTURE, is_dark=False)
+        take_picture(stalled_view(), DARK_PICTURE, is_dark=True)
     except DevtoolsError as error:
         show_error(error)
         return 1

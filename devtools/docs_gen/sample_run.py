@@ -14,12 +14,12 @@ NAME = "resnet50"
 MASTER = f"{NAME}-master-1a2b3c4d-x"
 NODES = ("node-a", "node-b", "node-d", "node-b")
 # The start of the run in seconds since 1970: ten o'clock in the local time zone.
-BEGAN = datetime(2026, 1, 1, 10, 0).timestamp()
+START_SECONDS = datetime(2026, 1, 1, 10, 0).timestamp()
 STEP = 3140
 STEPS = 5000
 # The rank that the others wait for, and the start of the wait.
-STALLED = 1
-SINCE = 1105
+STALLED_RANK = 1
+STALL_START_SECONDS = 1105
 TENSOR = "DistributedAllreduce.grads_0"
 
 
@@ -40,28 +40,28 @@ def losses(last: int) -> list[tuple[int, float]]:
 
 LOST = f"lost {worker(2)}: its node node-c does not answer for 15 s"
 MARKS = (
-    Mark(BEGAN, "stage", "created"),
-    Mark(BEGAN + 1, "stage", "attempt 1 waits for workers of 4 ranks"),
+    Mark(START_SECONDS, "stage", "created"),
+    Mark(START_SECONDS + 1, "stage", "attempt 1 waits for workers of 4 ranks"),
     Mark(
-        BEGAN + 3,
+        START_SECONDS + 3,
         "warning",
         f"{worker(3)}: FailedScheduling: 0/3 nodes are available: 3 Insufficient cpu.",
     ),
-    Mark(BEGAN + 41, "stage", "4 workers respond"),
-    Mark(BEGAN + 42, "attempt", "attempt 1: mpirun starts 4 ranks on 4 workers"),
-    Mark(BEGAN + 391, "fault", LOST),
-    Mark(BEGAN + 394, "stage", "attempt 2 waits for workers of 4 ranks"),
-    Mark(BEGAN + 417, "stage", "4 workers respond"),
-    Mark(BEGAN + 418, "attempt", "attempt 2: mpirun starts 4 ranks on 4 workers"),
+    Mark(START_SECONDS + 41, "stage", "4 workers respond"),
+    Mark(START_SECONDS + 42, "attempt", "attempt 1: mpirun starts 4 ranks on 4 workers"),
+    Mark(START_SECONDS + 391, "fault", LOST),
+    Mark(START_SECONDS + 394, "stage", "attempt 2 waits for workers of 4 ranks"),
+    Mark(START_SECONDS + 417, "stage", "4 workers respond"),
+    Mark(START_SECONDS + 418, "attempt", "attempt 2: mpirun starts 4 ranks on 4 workers"),
 )
 STALL = Stall(
-    STALLED,
-    worker(STALLED),
+    STALLED_RANK,
+    worker(STALLED_RANK),
     f"has not joined {TENSOR}",
-    BEGAN + SINCE,
+    START_SECONDS + STALL_START_SECONDS,
     "train.py:41 in next_batch",
 )
-STALL_MARK = f"rank {STALLED} on {worker(STALLED)} has not joined {TENSOR} for 15 s"
+STALL_MARK = f"rank {STALLED_RANK} on {worker(STALLED_RANK)} has not joined {TENSOR} for 15 s"
 LOG = (
     "[hvd +0.1s] attempt 1 waits for workers of 4 ranks",
     "[hvd +23.5s] mpirun starts 4 ranks on 4 workers",
@@ -72,10 +72,10 @@ LOG = (
         if step > 2300 and not (step - 20) % 80
     ),
 )
-SAYS = f"[hvd +1120.4s] {worker(STALLED)}: "
+SAYS = f"[hvd +1120.4s] {worker(STALLED_RANK)}: "
 STACK = (
     f"[hvd +1120.0s] stalled: {STALL_MARK}",
-    f"{SAYS}rank {STALLED} shows its Python stack:",
+    f"{SAYS}rank {STALLED_RANK} shows its Python stack:",
     f"{SAYS}Current thread 0x00007f1c2ffff740 (most recent call first):",
     f'{SAYS}  File "/usr/lib/python3.11/queue.py", line 171 in get',
     f'{SAYS}  File "/horovod/code/3c5f0e8d2/train.py", line 41 in next_batch',
@@ -100,16 +100,16 @@ def row(rank: int) -> Row:
 def spans(now: float) -> tuple[Span, ...]:
     """Return the parts of the time line until now."""
     return (
-        Span(BEGAN, BEGAN + 42, "waiting", 0),
-        Span(BEGAN + 42, BEGAN + 391, "training", 1),
-        Span(BEGAN + 391, BEGAN + 418, "lost", 1),
-        Span(BEGAN + 418, now, "training", 2),
+        Span(START_SECONDS, START_SECONDS + 42, "waiting", 0),
+        Span(START_SECONDS + 42, START_SECONDS + 391, "training", 1),
+        Span(START_SECONDS + 391, START_SECONDS + 418, "lost", 1),
+        Span(START_SECONDS + 418, now, "training", 2),
     )
 
 
 def training_view() -> View:
     """Return the view of a run that trains."""
-    now = BEGAN + 1102
+    now = START_SECONDS + 1102
     master = Row(None, MASTER, "node-a", "Running", cpus=0.04, memory=96 << 20)
     curve = losses(STEP)
     return View(
@@ -119,7 +119,7 @@ def training_view() -> View:
         reason="",
         remedy="",
         now=now,
-        started=BEGAN,
+        started=START_SECONDS,
         ended=None,
         attempt=2,
         attempts=4,
@@ -139,13 +139,13 @@ def training_view() -> View:
 def stalled_view() -> View:
     """Return the view of a run that waits for a rank."""
     view = training_view()
-    now = BEGAN + 1180
-    behind = replace(row(STALLED), state="Stalled", step=STEP - 1, cpus=0.02)
+    now = START_SECONDS + 1180
+    behind = replace(row(STALLED_RANK), state="Stalled", step=STEP - 1, cpus=0.02)
     return replace(
         view,
         now=now,
-        rows=tuple(behind if each.rank == STALLED else each for each in view.rows),
-        marks=(*MARKS, Mark(BEGAN + 1120, "stall", STALL_MARK)),
+        rows=tuple(behind if each.rank == STALLED_RANK else each for each in view.rows),
+        marks=(*MARKS, Mark(START_SECONDS + 1120, "stall", STALL_MARK)),
         spans=spans(now),
         stall=STALL,
         log=(*LOG, *STACK),

@@ -31,10 +31,10 @@ LOADERS = len(os.sched_getaffinity(0))
 READERS = 4
 # Batches that loaders prepare before the first step begins, beside two of each process. They are
 # not counted.
-READY = 8
+READY_BATCHES = 8
 # The GPU decodes one of this many batches, and the loader decodes the others.
 GPU_DECODES_EACH = 3
-SIZE = 224
+CROP_PIXELS = 224
 # The range of a crop: its share of the area, and the logarithm of the ratio of width to height.
 AREA = (0.08, 1.0)
 LOG_RATIO = (-np.log(4 / 3), np.log(4 / 3))
@@ -122,7 +122,7 @@ def augment(pictures: list[torch.Tensor]) -> torch.Tensor:
     _, height, width = pictures[0].shape
     crops = choose_crops(len(pictures), width, height).to(device)
     grid = torch.nn.functional.affine_grid(
-        crops, [len(pictures), 3, SIZE, SIZE], align_corners=False
+        crops, [len(pictures), 3, CROP_PIXELS, CROP_PIXELS], align_corners=False
     )
     whole = torch.stack(pictures).float()
     part = torch.nn.functional.grid_sample(whole, grid, padding_mode="border", align_corners=False)
@@ -209,16 +209,16 @@ class Training:
         return rate(batches, self.train, 5, steps)
 
     def by_loader(self, use: Callable[[Any], object]) -> float:
-        skipped = READY + 2 * LOADERS
+        skipped = READY_BATCHES + 2 * LOADERS
         return rate(load(self.files, skipped + STEPS, decode=True), use, skipped)
 
     def by_gpu(self, use: Callable[[Any], object]) -> float:
-        skipped = READY + 2 * READERS
+        skipped = READY_BATCHES + 2 * READERS
         stream = load(self.files, skipped + STEPS, decode=False)
         return rate(ahead(stream, decode_raw), use, skipped)
 
     def by_both(self) -> float:
-        skipped = READY + 2 * LOADERS
+        skipped = READY_BATCHES + 2 * LOADERS
         total = skipped + STEPS
         decoded = iter(load(self.files, total, decode=True))
         raw = ahead(load(self.files, total, decode=False), decode_raw)

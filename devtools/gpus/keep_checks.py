@@ -33,11 +33,11 @@ OPTIMIZERS = {
 }
 # With the smaller batch, the CPU takes as long to start the kernels as the GPU takes to run them.
 SIZES = (128, 256)
-STEPS_OF_A_BLOCK = 10
+BLOCK_STEPS = 10
 ROUNDS = 6
 # The steps of a training that is killed.
 STEPS = 6
-KILLED_AFTER = 3
+STEPS_BEFORE_KILL = 3
 # A folder for each of these trainings, in memory like a worker's.
 KEPT = f"{keep.FOLDER}-killed"
 
@@ -72,7 +72,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
         calls.append(time.perf_counter() - began)
 
     def train(every: int) -> None:
-        for number in range(STEPS_OF_A_BLOCK):
+        for number in range(BLOCK_STEPS):
             step(model, optimizer, batches[number % len(batches)])
             if every and number % every == every - 1:
                 commit()
@@ -82,7 +82,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
     calls.clear()
     blocks = {"none": 0, "each step": 1, "each tenth step": 10}
     times = compare(
-        {way: partial(train, every) for way, every in blocks.items()}, ROUNDS, STEPS_OF_A_BLOCK
+        {way: partial(train, every) for way, every in blocks.items()}, ROUNDS, BLOCK_STEPS
     )
     sizes = [
         tensor.numel() * tensor.element_size()
@@ -133,7 +133,7 @@ def train(name: str, until: int) -> None:
         y = torch.randint(0, 1000, (32,), generator=generator).cuda()
         step(model, optimizer, (x.contiguous(memory_format=torch.channels_last), y))
         state.commit()
-        if number + 1 in (KILLED_AFTER, STEPS):
+        if number + 1 in (STEPS_BEFORE_KILL, STEPS):
             digests[number + 1] = digest([model.state_dict(), optimizer.state_dict()])
     torch.cuda.synchronize()
     # A commit is complete some milliseconds after the call.
@@ -165,13 +165,13 @@ def kill_one(name: str) -> dict[str, Any]:
     label = name.partition(" ")[0]
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(run, name, f"{label}-whole", STEPS)
-        first = run(name, label, KILLED_AFTER)["digests"]
+        first = run(name, label, STEPS_BEFORE_KILL)["digests"]
         second = run(name, label, STEPS)
         whole = future.result()["digests"]
-    at = str(KILLED_AFTER)
+    at = str(STEPS_BEFORE_KILL)
     end = str(STEPS)
     return {
-        "killed after step": KILLED_AFTER,
+        "killed after step": STEPS_BEFORE_KILL,
         "went on after step": second["begin"],
         "restored what was committed": second["digests"].get(at) == first[at],
         "two trainings are equal at all": whole[at] == first[at],
@@ -186,7 +186,7 @@ def restore_all() -> None:
     print("RESULT", json.dumps(found), flush=True)
     shutil.rmtree(KEPT, ignore_errors=True)
     right = all(
-        one["restored what was committed"] and one["went on after step"] == KILLED_AFTER
+        one["restored what was committed"] and one["went on after step"] == STEPS_BEFORE_KILL
         for one in found.values()
     )
     sys.exit(0 if right else 1)

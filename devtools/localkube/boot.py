@@ -23,11 +23,11 @@ from devtools.localkube.node_setup import TMPFS_DIRECTORIES
 from devtools.localkube.processes import all_processes
 
 # A node is Ready after 5 to 10 s, and after several times that on a busy machine.
-START_SECONDS = 120.0
+START_TIMEOUT_SECONDS = 120.0
 # Seconds between two reads of the node's status file.
-PAUSE_SECONDS = 0.02
+STATUS_POLL_INTERVAL_SECONDS = 0.02
 # How often one process may exit while the cluster starts.
-MAX_EXITS = 3
+MAX_PROCESS_EXITS = 3
 NAMESPACES = ("--net", "--mount", "--pid", "--mount-proc", "--propagation=slave")
 
 
@@ -53,7 +53,7 @@ class Boot:
         processes = all_processes(instance, kube, coredns)
         self.probes = {process.name: process.ready for process in processes}
         self.began = time.monotonic()
-        self.deadline = self.began + START_SECONDS
+        self.deadline = self.began + START_TIMEOUT_SECONDS
         self.log = instance.logs / "node.log"
         self.ready: set[str] = set()
 
@@ -124,10 +124,11 @@ class Boot:
                     if self.probes[process]:
                         seconds = time.monotonic() - self.began
                         console.print(f"        {process} ready after {seconds:.1f} s")
-                if state["restarts"] >= MAX_EXITS:
+                if state["restarts"] >= MAX_PROCESS_EXITS:
                     log = self.instance.logs / f"{process}.log"
                     raise DevtoolsError(
-                        f"{process} exited {MAX_EXITS} times ({state['lastExit']}); {tail(log)}",
+                        f"{process} exited {MAX_PROCESS_EXITS} times ({state['lastExit']}); "
+                        f"{tail(log)}",
                         "fix what the log names and run `up` again; `down` before that removes the"
                         " cluster's state",
                     )
@@ -136,10 +137,12 @@ class Boot:
         """Wait before the next check. Raises DevtoolsError when the node has ended, or is not ready
         in time.
         """
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(STATUS_POLL_INTERVAL_SECONDS)
         ended = self.holder.poll() is not None
         if ended or time.monotonic() > self.deadline:
-            problem = "the node ended" if ended else f"not ready after {START_SECONDS:.0f} s"
+            problem = (
+                "the node ended" if ended else f"not ready after {START_TIMEOUT_SECONDS:.0f} s"
+            )
             raise DevtoolsError(
                 f"{problem}; {tail(self.log)}",
                 f"read the other logs in {self.log.parent}, then run `up` again",

@@ -33,8 +33,8 @@ from hvdchart.files import write_atomically
 
 # Seconds that a running node has to become healthy before it counts as broken, and seconds between
 # two checks. A busy machine responds late, and restarting its cluster would interrupt its users.
-HEALTHY_WITHIN = 60.0
-HEALTH_POLL_SECONDS = 0.5
+HEALTH_TIMEOUT_SECONDS = 60.0
+HEALTH_POLL_INTERVAL_SECONDS = 0.5
 
 
 def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
@@ -180,8 +180,8 @@ def _is_healthy(node: Instance) -> bool:
     """Return whether a node is healthy, or becomes so in time. A stopped node never does."""
     attempts = Retrying(
         retry=retry_if_result(lambda status: status.is_running and not status.is_healthy),
-        stop=stop_after_delay(HEALTHY_WITHIN),
-        wait=wait_fixed(HEALTH_POLL_SECONDS),
+        stop=stop_after_delay(HEALTH_TIMEOUT_SECONDS),
+        wait=wait_fixed(HEALTH_POLL_INTERVAL_SECONDS),
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
     )
     return attempts(health, node).is_healthy

@@ -13,7 +13,7 @@ from devtools.localkube.node_setup import NODE_INTERFACE
 # A queue sends this many bytes at once, including a packet of the largest size, and drops packets
 # that would wait longer.
 BURST = "128kb"
-LONGEST_QUEUE = "20ms"
+MAX_QUEUE_TIME = "20ms"
 
 
 def inside(instance: Instance) -> list[str]:
@@ -66,7 +66,9 @@ def shape(first: Instance, rate: str | None) -> list[Instance]:
             f"cluster {first.name!r} has no second node, so no network between nodes",
             "start one: python -m devtools.localkube add-node",
         )
-    queue = ["tbf", "rate", rate, "burst", BURST, "latency", LONGEST_QUEUE] if rate else ["noqueue"]
+    queue = (
+        ["tbf", "rate", rate, "burst", BURST, "latency", MAX_QUEUE_TIME] if rate else ["noqueue"]
+    )
     remedy = "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
     for node in nodes:
         for place, end in ((_other_end(node), node.link), (inside(node), NODE_INTERFACE)):

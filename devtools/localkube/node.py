@@ -25,16 +25,16 @@ from devtools.localkube.probe import is_ok
 from devtools.localkube.processes import EXIT, NOTIFY, Process, all_processes
 from hvdchart.files import write_atomically
 
-FIRST_RESTART_DELAY = 0.5
-LONGEST_RESTART_DELAY = 10.0
-# In seconds. After a process runs for this long, its next restart waits only FIRST_RESTART_DELAY
+FIRST_RESTART_DELAY_SECONDS = 0.5
+MAX_RESTART_DELAY_SECONDS = 10.0
+# After a process has run for this long, its next restart waits only FIRST_RESTART_DELAY_SECONDS
 # again.
-RESET_DELAY_AFTER = 30.0
+RESTART_DELAY_RESET_SECONDS = 30.0
 # Seconds between two checks: of processes that are not ready, which send no event, and of ready
 # processes. SIGCHLD reports the end of a process at once. One refused connection costs about 0.1 ms
 # of CPU.
-PAUSE_SECONDS = 0.03
-IDLE_SECONDS = 3600.0
+STARTING_POLL_INTERVAL_SECONDS = 0.03
+READY_POLL_INTERVAL_SECONDS = 3600.0
 # The folders of programs of Debian.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The environment of the node's processes: without proxy settings and the user's kubeconfig.
@@ -55,7 +55,7 @@ class ProcessState:
     ready: bool = False
     restarts: int = 0
     started: float = 0.0
-    delay: float = FIRST_RESTART_DELAY
+    delay: float = FIRST_RESTART_DELAY_SECONDS
     start_at: float | None = 0.0
     last_exit: str = ""
     listener: socket.socket | None = None
@@ -80,7 +80,10 @@ class Node:
                 elif state.pid and not state.ready and self._is_ready(state):
                     self._mark_ready(state)
             settled = all(state.ready for state in self.states.values())
-            signal.sigtimedwait({signal.SIGCHLD}, IDLE_SECONDS if settled else PAUSE_SECONDS)
+            signal.sigtimedwait(
+                {signal.SIGCHLD},
+                READY_POLL_INTERVAL_SECONDS if settled else STARTING_POLL_INTERVAL_SECONDS,
+            )
 
     def _is_due(self, state: ProcessState) -> bool:
         now = time.monotonic()
@@ -148,13 +151,13 @@ class Node:
             self._mark_ready(state)
             return
         state.last_exit = f"signal {-code}" if code < 0 else f"status {code}"
-        if now - state.started > RESET_DELAY_AFTER:
-            state.delay = FIRST_RESTART_DELAY
+        if now - state.started > RESTART_DELAY_RESET_SECONDS:
+            state.delay = FIRST_RESTART_DELAY_SECONDS
         state.pid = 0
         state.ready = False
         state.start_at = now + state.delay
         state.restarts += 1
-        state.delay = min(2 * state.delay, LONGEST_RESTART_DELAY)
+        state.delay = min(2 * state.delay, MAX_RESTART_DELAY_SECONDS)
         self._report("ended", state)
 
     def _report(self, event: str, state: ProcessState) -> None:

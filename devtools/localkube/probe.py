@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-TIMEOUT_SECONDS = 5.0
+PROBE_TIMEOUT_SECONDS = 5.0
 
 
 def is_ok(url: str, ca: Path) -> bool:
@@ -18,7 +18,9 @@ def is_ok(url: str, ca: Path) -> bool:
     if url.startswith("https:"):
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))
     try:
-        with urllib.request.build_opener(*handlers).open(url, timeout=TIMEOUT_SECONDS) as answer:
+        with urllib.request.build_opener(*handlers).open(
+            url, timeout=PROBE_TIMEOUT_SECONDS
+        ) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

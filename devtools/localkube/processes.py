@@ -31,13 +31,13 @@ class Process:
 
 # The first minor release in which the scheduler has groups of pods. Their API and feature gates are
 # off there.
-POD_GROUPS_SINCE = 37
+POD_GROUPS_MINOR_RELEASE = 37
 POD_GROUPS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 
 def has_pod_groups() -> bool:
     """Return whether the cluster's release has groups of pods for its own scheduler."""
-    return int(module_version("kube", KUBERNETES).split(".")[1]) >= POD_GROUPS_SINCE
+    return int(module_version("kube", KUBERNETES).split(".")[1]) >= POD_GROUPS_MINOR_RELEASE
 
 
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:

@@ -27,7 +27,7 @@ ICON = "docs/pictures/icon.svg"
 _WHEEL = ("pyproject.toml", "README.md", "LICENSE", "hvdchart", "charts", "examples")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 # zip has no times before 1980.
-_TIME = 315_532_800
+_FIRST_ZIP_SECONDS = 315_532_800
 
 
 def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
@@ -111,7 +111,11 @@ def build_wheel(staging: Path, out: Path) -> Path:
     # The build system's own hook: pip would look for setuptools in an index.
     call = f"import os, setuptools.build_meta as b; os.chdir({str(staging)!r})"
     command = [sys.executable, "-c", f"{call}; b.build_wheel({str(out.resolve())!r})"]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(_TIME), "PYTHONHASHSEED": "0"}
+    environment = {
+        **os.environ,
+        "SOURCE_DATE_EPOCH": str(_FIRST_ZIP_SECONDS),
+        "PYTHONHASHSEED": "0",
+    }
     read_output(command, remedy=f"run: {' '.join(command)}", environment=environment)
     (wheel,) = out.glob("*.whl")
     return wheel
@@ -122,4 +126,4 @@ def _set_times(folder: Path) -> None:
     for path in [folder, *folder.rglob("*")]:
         executable = path.is_dir() or os.access(path, os.X_OK)
         path.chmod(0o755 if executable else 0o644)
-        os.utime(path, (_TIME, _TIME))
+        os.utime(path, (_FIRST_ZIP_SECONDS, _FIRST_ZIP_SECONDS))

@@ -25,7 +25,7 @@ GO_SOURCES = Path(__file__).parent / "go"
 # dropping dead code. The linker strips symbols for debuggers; not generating them saves a tenth of
 # the compiler's time.
 BUILD_FLAGS = ("-trimpath", "-tags=grpcnotrace", "-gcflags=all=-dwarf=false")
-SMALL = "-s -w -buildid="
+SMALL_LINKER_FLAGS = "-s -w -buildid="
 # -buildvcs=false: to stamp the commit into a program, Go calls git, which refuses a checkout of
 # another user. The same program would also differ from commit to commit.
 ENVIRONMENT = {
@@ -279,7 +279,7 @@ def _linker_flags(tool: Tool) -> str:
     if tool.kubernetes_minor:
         minor = module_version(tool.folder, "k8s.io/client-go").split(".")[1]
         settings += [f"-X {variable}={minor}" for variable in tool.kubernetes_minor]
-    return " ".join([SMALL, *settings])
+    return " ".join([SMALL_LINKER_FLAGS, *settings])
 
 
 @cache

@@ -30,13 +30,13 @@ from hvdchart.text import join_names
 
 # Seconds until the cluster shows that a worker is gone, and until the master reports which worker
 # it lost.
-_MISS_WITHIN = 2.0
-_RECORD_WITHIN = 30.0
+_LOSS_VISIBLE_TIMEOUT_SECONDS = 2.0
+_LOSS_REPORT_TIMEOUT_SECONDS = 30.0
 # Seconds to retry while a server that should run does not answer: the next attempt may be about to
 # start.
-ANSWER_WITHIN = 60.0
+ANSWER_TIMEOUT_SECONDS = 60.0
 # The rights that a call needs in the namespace, in addition to those to install and follow a run.
-_ENTER = Right("", "pods/exec", "create")
+_EXEC_RIGHT = Right("", "pods/exec", "create")
 _AFTER_END = "the next call starts it again"
 
 Words: TypeAlias = Callable[[str], str]
@@ -59,13 +59,13 @@ class CallRelease:
         helm: Helm,
         words: Words,
         report: Report,
-        answer_within: float = ANSWER_WITHIN,
+        answer_timeout_seconds: float = ANSWER_TIMEOUT_SECONDS,
     ) -> None:
         self.cluster = cluster
         self.kubectl = Kubectl(cluster.namespace, helm.context)
         self.kubectl.command()
         # A user without the right to check this gets the error from the call.
-        if not unless_refused(partial(cluster.is_allowed, *_ENTER), True):
+        if not unless_refused(partial(cluster.is_allowed, *_EXEC_RIGHT), True):
             raise ClusterError(
                 f"calls need the right to create pods/exec in namespace {cluster.namespace}, "
                 "which you do not have: `hvdchart doctor` lists all rights that are missing"
@@ -74,7 +74,7 @@ class CallRelease:
         self._name = name
         self._words = words
         self._report = report
-        self._answer_within = answer_within
+        self._answer_timeout_seconds = answer_timeout_seconds
         # The values of the last successful installation; None after a failure or a removal.
         self.spec: Spec | None = None
         self.connection: Connection | None = None
@@ -126,7 +126,7 @@ class CallRelease:
                 except ClusterError as error:
                     # The next attempt may be about to start.
                     silent_since = silent_since or time.monotonic()
-                    if time.monotonic() - silent_since > self._answer_within:
+                    if time.monotonic() - silent_since > self._answer_timeout_seconds:
                         raise
                     problem = f"; {error}"
                 else:
@@ -164,7 +164,7 @@ class CallRelease:
     def explain(self, error: ConnectionLostError | RanksError, connection: Connection) -> str:
         """Return the lost worker, or why the master ended the server; empty if only ranks ended."""
         is_lost = isinstance(error, ConnectionLostError)
-        within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
+        within = _LOSS_REPORT_TIMEOUT_SECONDS if is_lost else _LOSS_VISIBLE_TIMEOUT_SECONDS
         for run in watch_run(self.cluster, self._name, within):
             status = run.status
             workers = _running_workers(run)

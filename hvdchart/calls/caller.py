@@ -38,8 +38,8 @@ from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 
 # Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
-_LEAST_IDLE = 10.0
-_MOST_IDLE = 1e6
+_MIN_IDLE_SECONDS = 10.0
+_MAX_IDLE_SECONDS = 1e6
 _CLOSED = "the caller was closed"
 
 
@@ -55,8 +55,8 @@ class Caller:
     @Takes(Settings)
     def __init__(self, given: Settings) -> None:
         given.check()
-        if not _LEAST_IDLE <= given.idle <= _MOST_IDLE:
-            expected = f"{_LEAST_IDLE:.0f} to {_MOST_IDLE:.0f} seconds"
+        if not _MIN_IDLE_SECONDS <= given.idle <= _MAX_IDLE_SECONDS:
+            expected = f"{_MIN_IDLE_SECONDS:.0f} to {_MAX_IDLE_SECONDS:.0f} seconds"
             raise SpecError("the settings", "idle", f"{given.idle:g} s", expected)
         self._given: str | Path | Spec | OwnRun
         name = given.name

@@ -34,7 +34,7 @@ from hvdchart.run.follow.lines import NoiseFilter
 from hvdchart.text import join_names
 
 # Seconds that kubectl has to end after its input ends.
-_CLOSE_WITHIN = 2.0
+_KUBECTL_EXIT_TIMEOUT_SECONDS = 2.0
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it is the cause of an error
@@ -146,11 +146,11 @@ def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     texts = {file: "".join(linecache.getlines(file)) for file in sorted(pickler.files)}
     pickle.dump({file: text for file, text in texts.items() if text}, target)
     content = target.getvalue()
-    if len(content) > wire.LARGEST_CALL:
+    if len(content) > wire.MAX_CALL_BYTES:
         raise CallError(
             f"{name} and its arguments are {len(content) / 2**20:.1f} MiB pickled, and a call "
-            f"has at most {wire.LARGEST_CALL / 2**20:.0f} MiB: put data onto a volume or into the "
-            "image, and pass its path"
+            f"has at most {wire.MAX_CALL_BYTES / 2**20:.0f} MiB: put data onto a volume or into "
+            "the image, and pass its path"
         )
     return Packed(content, frozenset(pickler.modules))
 
@@ -166,11 +166,11 @@ class Connection:
         self,
         command: Sequence[str],
         *,
-        beat_every: float = wire.BEAT_EVERY,
-        silent_for: float = wire.SILENT_FOR,
+        heartbeat_seconds: float = wire.HEARTBEAT_INTERVAL_SECONDS,
+        silence_timeout_seconds: float = wire.SILENCE_TIMEOUT_SECONDS,
     ) -> None:
-        self._beat_every = beat_every
-        self._silent_for = silent_for
+        self._heartbeat_seconds = heartbeat_seconds
+        self._silence_timeout_seconds = silence_timeout_seconds
         # Whether the last call is complete, so that the connection can take another one.
         self.is_reusable = False
         # Why the caller ended the connection, and since when it waits for the server (inf: it does
@@ -218,7 +218,7 @@ class Connection:
             with suppress(OSError):
                 stream.close()
         try:
-            self._process.wait(_CLOSE_WITHIN)
+            self._process.wait(_KUBECTL_EXIT_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -253,7 +253,9 @@ class Connection:
 
         The first failure is the cause of the others.
         """
-        outputs = [_Output(is_launchers=number > wire.OF_LAUNCHER) for number in range(5)]
+        outputs = [
+            _Output(is_launchers=number > wire.LAUNCHER_STREAM_OFFSET) for number in range(5)
+        ]
         parts: dict[tuple[bytes, int], list[bytes]] = {}
         complete: dict[tuple[bytes, int], bytes] = {}
         failed: tuple[bytes, int] | None = None
@@ -309,13 +311,13 @@ class Connection:
 
     def _beat(self) -> None:
         """Send heartbeats, and close the connection when the server is silent for too long."""
-        while not self._closed.wait(self._beat_every):
+        while not self._closed.wait(self._heartbeat_seconds):
             # A frame that is being sent counts as a heartbeat.
             if not self._sending.locked():
                 with suppress(HvdchartError, ValueError):
                     self._send(wire.Frame(wire.BEAT, 0, b"").encode())
-            if time.monotonic() - self._waits_since > self._silent_for:
-                silent = f"nothing has come from the pods for {self._silent_for:g} s"
+            if time.monotonic() - self._waits_since > self._silence_timeout_seconds:
+                silent = f"nothing has come from the pods for {self._silence_timeout_seconds:g} s"
                 self.end(ConnectionLostError(f"the connection to the pods is lost: {silent}"))
 
     def _loss(self) -> HvdchartError:

@@ -23,7 +23,7 @@ _FOLDER = ".hvdchart"
 _IN_POD = Path(__file__).parent / "in_pod"
 PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
 # How often workers may be lost.
-_RETRIES = 1000
+_MAX_WORKER_LOSSES = 1000
 
 
 def read_with_programs(
@@ -61,4 +61,4 @@ def plan_calls(spec: Spec, idle: float) -> Plan:
     server = ("python3", f"{PROGRAMS}/call_server.py", f"{idle:g}")
     rank = ("python3", f"{PROGRAMS}/rank.py")
     plan = make_plan(spec)
-    return command_plan(plan, plan.spec, (*server, LAUNCH, *rank), _RETRIES)
+    return command_plan(plan, plan.spec, (*server, LAUNCH, *rank), _MAX_WORKER_LOSSES)

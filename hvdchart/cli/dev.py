@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 # Each version of the code starts without a checkpoint: the checkpoint of the previous version could
 # leave no steps to train.
-_ANEW = f'train.env.{OUTPUT_PER_RUN}="1"'
+_OWN_OUTPUT_SETTING = f'train.env.{OUTPUT_PER_RUN}="1"'
 # The number of revisions that Helm keeps: it reads all of them several times at each save.
-_REVISIONS = 2
+_KEPT_REVISIONS = 2
 
 
 @takes_groups
@@ -85,7 +85,7 @@ def dev(
     project = _Project(
         watched,
         script,
-        chosen if resume else [_ANEW, *chosen],
+        chosen if resume else [_OWN_OUTPUT_SETTING, *chosen],
         cluster,
         engine,
         load_with,
@@ -93,7 +93,7 @@ def dev(
     )
     session = DevSession(
         cluster,
-        replace(helm, revisions=_REVISIONS),
+        replace(helm, revisions=_KEPT_REVISIONS),
         project,
         say,
         print_log,

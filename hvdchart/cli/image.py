@@ -44,7 +44,7 @@ def check(
     from hvdchart.image import check_image as checks
     from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED
-    from hvdchart.run.kube.pods import UNKNOWN_USER, run_pod
+    from hvdchart.run.kube.pods import UNKNOWN_USER_ID, run_pod
     from hvdchart.spec.model import FRAMEWORKS
 
     if framework not in FRAMEWORKS:
@@ -59,7 +59,7 @@ def check(
         output = run_pod(Cluster.connect(context, namespace), checks.probe_pod(image))
         errors = ""
     else:
-        done = run_in(image, checks.probe_command(), UNKNOWN_USER, engine, say)
+        done = run_in(image, checks.probe_command(), UNKNOWN_USER_ID, engine, say)
         output = done.stdout
         errors = done.stderr
     report = checks.read_probe(image, output, errors)

@@ -6,13 +6,13 @@ import typer
 
 from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
-from hvdchart.spec.run_options import MOST_WORKERS
+from hvdchart.spec.run_options import MAX_WORKERS
 
 
 def scale(
     name: Name,
     number: Annotated[
-        int, typer.Argument(min=1, max=MOST_WORKERS, metavar="N", help="Number of workers.")
+        int, typer.Argument(min=1, max=MAX_WORKERS, metavar="N", help="Number of workers.")
     ],
     group: Annotated[
         str | None, typer.Option(metavar="NAME", help="Group of workers, if the run has several.")

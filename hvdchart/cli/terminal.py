@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hvdchart.run.state.status import Status
 
 # The width of tables and documents that no terminal shows: no line is wrapped.
-_UNLIMITED = 10_000
+_UNLIMITED_WIDTH = 10_000
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
@@ -76,7 +76,7 @@ def print_document(document: object, output: str) -> None:
 
         # Converting through JSON removes shared objects, which YAML would write as aliases.
         plain = json.loads(text)
-        dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED)
+        dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED_WIDTH)
         text = f"---\n{dumped}"
     write_document(text.rstrip("\n") + "\n")
 
@@ -99,7 +99,7 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     made = Console(stderr=stderr)
-    return made if made.is_terminal else Console(stderr=stderr, width=_UNLIMITED)
+    return made if made.is_terminal else Console(stderr=stderr, width=_UNLIMITED_WIDTH)
 
 
 def print_log(lines: Iterable[LogLine]) -> None:

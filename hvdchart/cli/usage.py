@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 _UsageError: Any = typer.BadParameter.__base__
 # The smallest ratio at which two names differ by a typing error. With a lower ratio, they only
 # share some letters.
-_ALIKE = 0.75
+_MIN_TYPO_RATIO = 0.75
 # By the name of the last argument, which takes the words of another program: a description of these
 # words, and the number of words before them.
 _FOREIGN = {
@@ -106,7 +106,7 @@ class Command(TyperCommand):
             name: SequenceMatcher(None, unknown, name).ratio() for name in self._takes_value(ctx)
         }
         best = max(alike, key=alike.__getitem__)
-        return f". Did you mean {best}?" if alike[best] >= _ALIKE else "."
+        return f". Did you mean {best}?" if alike[best] >= _MIN_TYPO_RATIO else "."
 
     def _line(self, ctx: Any, args: list[str]) -> str:
         """Explain where another program's words go, and what to type; empty without such words."""

@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeAlias
 
 from pathspec import GitIgnoreSpec
 
-from hvdchart.chart_files import MOST_CODE_BYTES, read_data
+from hvdchart.chart_files import MAX_CODE_BYTES, read_data
 from hvdchart.errors import FileError
 from hvdchart.files import read_patterns
 from hvdchart.quantity import pluralize
@@ -82,7 +82,7 @@ SECRETS = (
 _Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
 Report: TypeAlias = Callable[[str], object]
 # The maximum number of files in a message.
-_NAMED = 3
+_MAX_NAMED_FILES = 3
 _SECRETS = GitIgnoreSpec.from_lines(SECRETS)
 # Opening a pipe in place of a file would block.
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -140,7 +140,7 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
     most = int(read_data("resources.json")["codeCharacters"])
     sizes = {str(file): _size(file) for file in files.values()}
     # Refuse a data set in the folder before reading any of it.
-    if sum(sizes.values()) > MOST_CODE_BYTES:
+    if sum(sizes.values()) > MAX_CODE_BYTES:
         raise _too_large(origin, sizes)
     # Leave out the times, so that equal files give equal bytes.
     with (
@@ -292,7 +292,7 @@ def _too_large(path: Path, sizes: Mapping[str, int]) -> FileError:
     """Return an error that names the largest files."""
     most = int(read_data("resources.json")["codeCharacters"])
     ordered = sorted(((size, name) for name, size in sizes.items()), reverse=True)
-    largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in ordered[:_NAMED])
+    largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in ordered[:_MAX_NAMED_FILES])
     total = sum(sizes.values()) // 1000
     return FileError(
         f"{path}: the code has more than {most} characters in base64, which is what the chart "

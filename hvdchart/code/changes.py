@@ -18,11 +18,11 @@ from hvdchart.spec.yaml_tree import Plain
 
 T = TypeVar("T")
 # Milliseconds: an editor writes a file in several steps, which count as one change.
-_DEBOUNCE = 200
-_STEP = 20
+_DEBOUNCE_MILLISECONDS = 200
+_STEP_MILLISECONDS = 20
 # Milliseconds without a change after which the watch returns: when it returns first, the watch is
 # active.
-_TICK = 500
+_TICK_MILLISECONDS = 500
 
 
 def code_changes(
@@ -67,7 +67,7 @@ def _signals(path: Path) -> Iterator[None]:
     while True:
         yield
         while (known := _identity(path)) is None:
-            time.sleep(_TICK / 1000)
+            time.sleep(_TICK_MILLISECONDS / 1000)
         is_new = True
         with suppress(FileNotFoundError), closing(_watch(path)) as changes:
             for changed in changes:
@@ -101,9 +101,9 @@ def _watch(path: Path) -> Generator[set[FileChange], None, None]:
         recursive=path.is_dir(),
         ignore_permission_denied=True,
         watch_filter=DefaultFilter(),
-        debounce=_DEBOUNCE,
-        step=_STEP,
+        debounce=_DEBOUNCE_MILLISECONDS,
+        step=_STEP_MILLISECONDS,
         raise_interrupt=True,
-        rust_timeout=_TICK,
+        rust_timeout=_TICK_MILLISECONDS,
         yield_on_timeout=True,
     )

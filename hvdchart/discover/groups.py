@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from hvdchart.discover.nodes import GPU_PRODUCT, INSTANCE_TYPE, NodeFacts
 from hvdchart.quantity import MI, cpu_text, memory_text, pluralize
 from hvdchart.spec.fields import API_VERSION, GROUP_NAME
-from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, warn_of_duplicates
+from hvdchart.spec.topology import MASTER_MEMORY_BYTES, MASTER_MILLICPU, warn_of_duplicates
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
 # Equal machines report slightly different memory, since their firmware reserves a part of it.
-_EQUAL_MEMORY = 0.97
+_EQUAL_MEMORY_RATIO = 0.97
 # Labels that identify a kind of node, in order of preference.
 _KIND_LABELS = (
     *GPU_PRODUCT,
@@ -126,7 +126,7 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
         rest = sorted(kind_nodes, key=lambda node: -node.capacity["memory"])
         while rest:
             most = rest[0].capacity["memory"]
-            near = [node for node in rest if node.capacity["memory"] >= most * _EQUAL_MEMORY]
+            near = [node for node in rest if node.capacity["memory"] >= most * _EQUAL_MEMORY_RATIO]
             rest = rest[len(near) :]
             yield sorted(near, key=lambda node: node.name)
 
@@ -241,10 +241,10 @@ def _describe_reserve(group: Group, memory: int) -> None:
         return max(node.daemons.get(name, 0) for node in nodes)
 
     nodes = group.nodes
-    cpu = kubelet("cpu") + daemons("cpu") + MASTER_CPU
+    cpu = kubelet("cpu") + daemons("cpu") + MASTER_MILLICPU
     # `memory` is that of the smallest node, and the reserve is that of the largest.
     most = max(node.capacity["memory"] for node in nodes)
-    size = most - memory + kubelet("memory") + daemons("memory") + MASTER_MEMORY
+    size = most - memory + kubelet("memory") + daemons("memory") + MASTER_MEMORY_BYTES
     # In whole MiB, rounded up.
     size = -(-size // MI) * MI
     if cpu >= nodes[0].capacity["cpu"] or size >= memory:
@@ -253,7 +253,7 @@ def _describe_reserve(group: Group, memory: int) -> None:
     group.entry["reserved"] = {"cpu": cpu_text(cpu), "memory": memory_text(size)}
     group.comments[("reserved", "cpu")] = (
         f"kubelet {cpu_text(kubelet('cpu'))}, DaemonSets {cpu_text(daemons('cpu'))}, "
-        f"master {cpu_text(MASTER_CPU)}"
+        f"master {cpu_text(MASTER_MILLICPU)}"
     )
 
 

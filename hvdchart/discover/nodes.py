@@ -35,7 +35,7 @@ _ACCELERATOR = re.compile(
     r"|aws\.amazon\.com/neuron.*|google\.com/tpu|huawei\.com/Ascend.*|qualcomm\.com/qaic.*"
 )
 # The maximum number of cores per socket in a spec.
-_MOST_CORES = 1024
+_MAX_SOCKET_CORES = 1024
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ def _unusable_reason(node: Object) -> str:
         return f"has {devices[0]}, which Horovod does not use; to use its CPUs, write its group"
     cpus = amounts(status.get("capacity", {})).get("cpu", 0) // 1000
     cores = cpus // (_threads(labels) or 1) // (_count(labels, "cpu-topology.socket_count") or 1)
-    if cores > _MOST_CORES:
-        return f"has {cores} cores in a socket, and a spec takes at most {_MOST_CORES}"
+    if cores > _MAX_SOCKET_CORES:
+        return f"has {cores} cores in a socket, and a spec takes at most {_MAX_SOCKET_CORES}"
     return ""
 
 

@@ -32,7 +32,7 @@ from hvdchart.values.merge import merge_values
 
 # With at most so many nodes, read all their pods before a run. On larger clusters, daemons rarely
 # decide whether a run fits.
-_FEW_NODES = 100
+_POD_LIST_MAX_NODES = 100
 _UNSEEN = "you are not allowed to read it"
 
 
@@ -145,7 +145,7 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
     if not nodes:
         return
     found = examine_fit(nodes, [], values)
-    if found.state == "ok" and len(nodes) <= _FEW_NODES:
+    if found.state == "ok" and len(nodes) <= _POD_LIST_MAX_NODES:
         found = examine_fit(nodes, cluster.seen_pods(), values)
     if found.state == "problem":
         grows = word("`--force` where the cluster will grow")

@@ -19,7 +19,7 @@ from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
 
 # The maximum number of pods on a node by the kubelet's default: pods without a request may fill it.
-_MOST_PODS = 110
+_MAX_NODE_PODS = 110
 _REMEDY = "use fewer or smaller workers"
 
 
@@ -50,7 +50,7 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
     for need, group in zip(needs, groups, strict=False):
         # A run with a minimum starts with that many workers, and does not wait for spares.
         number = int(group.get("minimum") or need.number - int(group.get("spares") or 0))
-        most = 1 if group.get("spread") == "Required" else _MOST_PODS
+        most = 1 if group.get("spread") == "Required" else _MAX_NODE_PODS
         usable = [free for node, free in zip(lasting, frees, strict=True) if admits(node, group)]
         room = sum(_count(free, need, most) for free in usable)
         if room < number:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from hvd_pods.shared.contract import NAME_LABEL
 from hvd_pods.shared.network_policies import UNENFORCED
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.policy_probe import ADMITTED, MARK
+from hvdchart.doctor.policy_probe import ADMITTED_PORT, MARK
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.pods import restricted_pod, run_pod, wait_for_pod
@@ -74,6 +74,6 @@ def _policy(target: Object) -> Object:
         "spec": {
             "podSelector": {"matchLabels": {_TARGET_LABEL: metadata["name"]}},
             "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"protocol": "TCP", "port": ADMITTED}]}],
+            "ingress": [{"ports": [{"protocol": "TCP", "port": ADMITTED_PORT}]}],
         },
     }

@@ -18,28 +18,30 @@ MARK = "HVD-POLICY-PROBE "
 GREETING = MARK.encode()
 # The port that the policy admits, and a port that it blocks. The first one shows that the other pod
 # listens.
-ADMITTED = 20001
-GUARDED = 20002
+ADMITTED_PORT = 20001
+BLOCKED_PORT = 20002
 # Seconds for the network to apply a new policy, seconds for a connection, seconds between two
 # attempts, and seconds that the first pod listens.
-SETTLES = 20.0
-WITHIN = 2.0
-PAUSE = 0.5
-LISTENS = 600.0
+POLICY_TIMEOUT_SECONDS = 20.0
+CONNECT_TIMEOUT_SECONDS = 2.0
+ATTEMPT_INTERVAL_SECONDS = 0.5
+LISTEN_SECONDS = 600.0
 # The number of consecutive failed connections that cannot be a coincidence.
-IN_A_ROW = 3
+CONSECUTIVE_FAILURES = 3
 # Connections that are not accepted yet.
-BACKLOG = 1024
+BACKLOG_CONNECTIONS = 1024
 
 
-def is_reached(address: str, port: int, within: float = WITHIN) -> bool:
+def is_reached(
+    address: str, port: int, connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS
+) -> bool:
     """Return whether the other pod is reached: it sends the greeting to each client.
 
     An accepted connection is no proof: the proxy of a service mesh accepts it in the client's own
     pod, before it connects to the other pod.
     """
     try:
-        connection = socket.create_connection((address, port), within)
+        connection = socket.create_connection((address, port), connect_timeout_seconds)
         with connection, connection.makefile("rb") as stream:
             return stream.read(len(GREETING)) == GREETING
     except OSError:
@@ -48,45 +50,47 @@ def is_reached(address: str, port: int, within: float = WITHIN) -> bool:
 
 def probe(
     address: str,
-    admitted: int = ADMITTED,
-    guarded: int = GUARDED,
-    settles: float = SETTLES,
-    within: float = WITHIN,
-    pause: float = PAUSE,
+    admitted: int = ADMITTED_PORT,
+    blocked: int = BLOCKED_PORT,
+    policy_timeout_seconds: float = POLICY_TIMEOUT_SECONDS,
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+    interval_seconds: float = ATTEMPT_INTERVAL_SECONDS,
 ) -> str:
     """Return the result for a pod that the policy admits to one port: enforced, open or unknown."""
-    until = time.monotonic() + settles
+    until = time.monotonic() + policy_timeout_seconds
     found = "unknown"
     failed = 0
     # A series of failures is continued to its end, even after the time limit.
     while failed or time.monotonic() < until:
         # Before and after each failure, check that the other pod listens.
-        if not is_reached(address, admitted, within):
+        if not is_reached(address, admitted, connect_timeout_seconds):
             failed = 0
-        elif failed == IN_A_ROW:
+        elif failed == CONSECUTIVE_FAILURES:
             return "enforced"
-        elif is_reached(address, guarded, within):
+        elif is_reached(address, blocked, connect_timeout_seconds):
             failed = 0
             found = "open"
         else:
             failed += 1
-        time.sleep(pause)
+        time.sleep(interval_seconds)
     return found
 
 
-def serve(admitted: int = ADMITTED, guarded: int = GUARDED, seconds: float = LISTENS) -> None:
+def serve(
+    admitted: int = ADMITTED_PORT, blocked: int = BLOCKED_PORT, seconds: float = LISTEN_SECONDS
+) -> None:
     """Send the greeting to each client of one of the ports, for so many seconds.
 
-    One loop serves both ports: while the admitted port answers, the guarded one does, too.
+    One loop serves both ports: while the admitted port answers, the blocked one does, too.
     """
     began = time.monotonic()
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
-        for port in (guarded, admitted):
+        for port in (blocked, admitted):
             server = stack.enter_context(_listen(port))
             selector.register(server, selectors.EVENT_READ, server)
         while time.monotonic() - began < seconds:
-            for key, _ in selector.select(PAUSE):
+            for key, _ in selector.select(ATTEMPT_INTERVAL_SECONDS):
                 # A client may have disconnected.
                 with suppress(OSError), key.data.accept()[0] as connection:
                     connection.sendall(GREETING)
@@ -96,10 +100,10 @@ def _listen(port: int) -> socket.socket:
     """Listen on a port of all addresses."""
     if socket.has_dualstack_ipv6():
         server = socket.create_server(
-            ("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
+            ("::", port), family=socket.AF_INET6, backlog=BACKLOG_CONNECTIONS, dualstack_ipv6=True
         )
     else:
-        server = socket.create_server(("", port), backlog=BACKLOG)
+        server = socket.create_server(("", port), backlog=BACKLOG_CONNECTIONS)
     server.setblocking(False)
     return server
 

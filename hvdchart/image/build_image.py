@@ -17,9 +17,9 @@ from hvdchart.files import read_patterns
 from hvdchart.image.engines import Report, runtime_options, stream
 
 # Characters of a tag: enough to make the tags of a project's contents unique.
-_TAG_LENGTH = 12
+_TAG_CHARACTERS = 12
 # The number of bytes to read from a file at a time.
-_PART = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Source:
 
     def reference(self) -> str:
         """Return the image's name; its tag is a hash of the folder's content. Raises FileError."""
-        return f"{self.repository}:{self.digest()[:_TAG_LENGTH]}"
+        return f"{self.repository}:{self.digest()[:_TAG_CHARACTERS]}"
 
     def digest(self, without: Iterable[Path] = ()) -> str:
         """Return a hash of the folder's content without some of its files. Raises FileError."""
@@ -124,5 +124,5 @@ def _content(file: Path) -> Iterator[bytes]:
         yield os.fsencode(file.readlink())
         return
     with file.open("rb") as opened:
-        while part := opened.read(_PART):
+        while part := opened.read(_CHUNK_BYTES):
             yield part

@@ -12,7 +12,7 @@ from typing import Any
 from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
 from hvdchart.image.probe import MARK, NEEDED
-from hvdchart.run.kube.pods import UNKNOWN_USER, restricted_pod
+from hvdchart.run.kube.pods import UNKNOWN_USER_ID, restricted_pod
 from hvdchart.run.state.release import Object
 
 # The oldest Python that the chart's files can run on (charts/horovod/files).
@@ -56,7 +56,7 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
                 return report
     last = (errors.strip() or output.strip()).splitlines()[-5:]
     raise ImageError(
-        f"{image}: cannot run python3 as user {UNKNOWN_USER}: "
+        f"{image}: cannot run python3 as user {UNKNOWN_USER_ID}: "
         + ("; ".join(last) or "it printed nothing")
         + ". The chart needs Python 3.8 or newer as python3 on PATH, readable for all users"
     )

@@ -19,9 +19,9 @@ from hvdchart.interrupts import terminated_on_exception
 # In order of preference.
 ENGINES = ("docker", "podman", "buildah")
 # Seconds for a command without the network: a large image may have to be read from disk completely.
-_TIME_LIMIT = 300
+_COMMAND_TIMEOUT_SECONDS = 300
 # The number of lines of a failed command in an error.
-_LAST_LINES = 10
+_ERROR_TAIL_LINES = 10
 _RESTRICTIONS = (
     "--rm",
     "--read-only",
@@ -105,7 +105,7 @@ def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
 
     Each line is reported as it comes. After Ctrl-C, the program is ended.
     """
-    last: deque[str] = deque(maxlen=_LAST_LINES)
+    last: deque[str] = deque(maxlen=_ERROR_TAIL_LINES)
     with (
         subprocess.Popen(
             command,
@@ -139,7 +139,7 @@ def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> 
 
 
 def _run(command: Sequence[str]) -> Result:
-    """Run a program to its end; raise ImageError when that takes longer than _TIME_LIMIT."""
+    """Run a program to its end; raise ImageError after _COMMAND_TIMEOUT_SECONDS."""
     try:
         return subprocess.run(
             command,
@@ -147,7 +147,9 @@ def _run(command: Sequence[str]) -> Result:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_TIME_LIMIT,
+            timeout=_COMMAND_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise ImageError(f"`{' '.join(command[:3])} ...` took over {_TIME_LIMIT} s") from error
+        raise ImageError(
+            f"`{' '.join(command[:3])} ...` took over {_COMMAND_TIMEOUT_SECONDS} s"
+        ) from error

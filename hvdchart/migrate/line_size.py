@@ -11,7 +11,7 @@ from hvdchart.quantity import pluralize
 from hvdchart.text import join_names
 
 # The largest accepted number of ranks, slots and nodes.
-_MOST = 10**7 - 1
+_MAX_COUNT = 10**7 - 1
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"
 
 
@@ -105,7 +105,7 @@ class LineSize:
 
 def read_count(option: str, text: str) -> int:
     """Return the number in an option. Raises NotUnderstoodError for any other text."""
-    number = parse_count(text, _MOST)
+    number = parse_count(text, _MAX_COUNT)
     if not number:
         raise NotUnderstoodError(f"{option} is {text}, and no whole number from 1 on")
     return number
@@ -116,9 +116,9 @@ def read_hosts(option: str, text: str) -> tuple[Host, ...]:
     hosts = []
     for entry in filter(None, text.split(",")):
         name, colon, slots = entry.strip().partition(":")
-        if not name or (colon and not parse_count(slots, _MOST)):
+        if not name or (colon and not parse_count(slots, _MAX_COUNT)):
             raise NotUnderstoodError(f"{entry} of {option} has no number of slots")
-        hosts.append(Host(name, parse_count(slots, _MOST)))
+        hosts.append(Host(name, parse_count(slots, _MAX_COUNT)))
     if len({host.name for host in hosts}) < len(hosts):
         raise NotUnderstoodError(f"{option} {text} gives a host twice")
     return tuple(hosts)

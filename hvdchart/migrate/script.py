@@ -23,7 +23,7 @@ from hvdchart.migrate.lines import LAUNCHERS, parse_line, read_slurm_options, sp
 from hvdchart.migrate.pods import RUN_AS_ROOT
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import MAX_BYTES, Node, SourcePlace, shorten
+from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, Node, SourcePlace, shorten
 
 EXPECTED = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
 _LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{'|'.join(map(re.escape, LAUNCHERS))})(?!\S)"
@@ -45,7 +45,7 @@ _COMMAND = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
 
 def is_script(data: bytes) -> bool:
     """Return whether a file is a script, by its header or by the line of a launcher."""
-    text = data[:MAX_BYTES].decode(errors="replace")
+    text = data[:MAX_FILE_BYTES].decode(errors="replace")
     return text.startswith("#!") or bool(_header_lines(text) or _LAUNCH.search(text))
 
 
@@ -86,8 +86,8 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
 
 
 def _read_text(data: bytes, file: str) -> str:
-    if len(data) > MAX_BYTES:
-        raise SpecError(file, "", "the file is too long", f"at most {MAX_BYTES} bytes")
+    if len(data) > MAX_FILE_BYTES:
+        raise SpecError(file, "", "the file is too long", f"at most {MAX_FILE_BYTES} bytes")
     try:
         text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hvdchart.plan.user_code import LONGEST_LINE, imports_of, modules_of, program_files
+from hvdchart.plan.user_code import MAX_LINE_CHARACTERS, imports_of, modules_of, program_files
 from hvdchart.spec.yaml_tree import shorten
 
 # A program that uses one of these modules reduces with the framework.
@@ -179,7 +179,7 @@ def _saved_file(node: ast.Call) -> str:
     names = [each.value for each in node.args if isinstance(each, ast.Constant)]
     # Other texts are a format, such as "PNG".
     found = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
-    return shorten(next(found, ""), LONGEST_LINE)
+    return shorten(next(found, ""), MAX_LINE_CHARACTERS)
 
 
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:

@@ -13,7 +13,7 @@ from hvd_pods.shared.threads import plan_threads
 from hvdchart.quantity import GI, MI, cpu_text, memory_text, pluralize
 from hvdchart.spec.model import NodeGroup
 from hvdchart.spec.topology import (
-    PODS_CPU,
+    PODS_MILLICPU,
     cores,
     default_slots,
     kubelet_cpu,
@@ -170,7 +170,7 @@ def cpu_request(group: NodeGroup) -> Rule:
         return total // 2, Reason(why, OURS)
     if group.cpu_manager == "static":
         kubelet = cpu_text(kubelet_cpu(group))
-        pods = cpu_text(PODS_CPU)
+        pods = cpu_text(PODS_MILLICPU)
         why = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
         left = (cores(group) - reserved_cores(group)) * threads
         return left * 1000, Reason(f"{why}, in whole cores", _KUBERNETES)

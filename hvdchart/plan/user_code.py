@@ -12,13 +12,13 @@ from importlib.util import decode_source
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from hvdchart.chart_files import MOST_CODE_BYTES
+from hvdchart.chart_files import MAX_CODE_BYTES
 from hvdchart.spec.yaml_tree import Plain
 
 # Characters of a line in a message.
-LONGEST_LINE = 80
+MAX_LINE_CHARACTERS = 80
 # For zlib: the largest window, and either header, of gzip or zlib.
-_ANY_HEADER = 32 + 15
+_ANY_HEADER_WINDOW_BITS = 32 + 15
 
 
 def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -58,7 +58,7 @@ def sources_of(code: Plain) -> dict[str, bytes]:
         sources = {name: text.encode() for name, text in files.items() if isinstance(text, str)}
     try:
         packed = base64.b64decode(str(code.get("archive") or ""))
-        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, MOST_CODE_BYTES)
+        data = zlib.decompressobj(_ANY_HEADER_WINDOW_BITS).decompress(packed, MAX_CODE_BYTES)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isfile() else None
@@ -81,7 +81,7 @@ def _parse(file: str, source: bytes, broken: dict[str, str]) -> ast.Module | Non
         return ast.parse(text)
     except SyntaxError as error:
         detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
-        line = (error.text or "").strip()[:LONGEST_LINE]
+        line = (error.text or "").strip()[:MAX_LINE_CHARACTERS]
         shown = f": {line}" if line else ""
         broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
     except (RecursionError, MemoryError):

@@ -15,7 +15,7 @@ from hvd_pods.shared.python_packages import PACKAGES
 from hvdchart.spec.load import load_tree
 
 # The smallest ratio at which two names differ by a typing error.
-_ALIKE = 0.8
+_MIN_TYPO_RATIO = 0.8
 _TABLE = Path(__file__).with_name("images.yaml")
 
 
@@ -114,7 +114,7 @@ def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
         known |= {module.partition(".")[0] for module in (*entry.get("modules", ()), *entry["has"])}
     known |= sys.stdlib_module_names
     for name in sorted({module.partition(".")[0] for module in modules} - known):
-        near = difflib.get_close_matches(name, known, 1, _ALIKE)
+        near = difflib.get_close_matches(name, known, 1, _MIN_TYPO_RATIO)
         if near:
             yield f"{who} imports {name}: did you mean {near[0]}?"
 

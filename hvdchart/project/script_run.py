@@ -35,7 +35,7 @@ from hvdchart.values.render import dump
 # The first line of a shell script.
 _OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
 # The maximum number of a folder's scripts in a message.
-_MOST_SCRIPTS = 3
+_MAX_NAMED_SCRIPTS = 3
 _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
 #   hvdchart deploy {file} --code {code}
@@ -222,9 +222,11 @@ def _instead_of_folder(folder: Path) -> str:
     scripts = sorted(str(each) for each in folder.glob("*.py"))
     if not scripts:
         return "it has no script; name one"
-    if len(scripts) <= _MOST_SCRIPTS:
+    if len(scripts) <= _MAX_NAMED_SCRIPTS:
         return f"name a script in it, such as {join_names(scripts)}"
-    return f"name one of its {len(scripts)} scripts, such as {', '.join(scripts[:_MOST_SCRIPTS])}"
+    return (
+        f"name one of its {len(scripts)} scripts, such as {', '.join(scripts[:_MAX_NAMED_SCRIPTS])}"
+    )
 
 
 def _has_gpus(spec: Plain) -> bool:

@@ -16,11 +16,11 @@ from hvdchart.interrupts import ENDS
 # What is printed at the first Ctrl-C during a change.
 WAITING = "hvdchart: waiting for Helm to end; Ctrl-C again stops it"
 # Seconds that Helm has to end after an interrupt, and again after each signal sent to it.
-_GRACE = 10.0
+_GRACE_PERIOD_SECONDS = 10.0
 # Seconds between two checks for an interrupt: Python may handle one only when the wait returns.
-_PART = 0.2
+_INTERRUPT_POLL_INTERVAL_SECONDS = 0.2
 # Seconds within which a second Ctrl-C counts as the first.
-_TWICE_WITHIN = 0.3
+_SAME_INTERRUPT_SECONDS = 0.3
 # The signals that hvdchart may handle like Ctrl-C (interrupts.py).
 _INTERRUPTS = (signal.SIGINT, *ENDS)
 
@@ -53,12 +53,14 @@ def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
         last = 0.0
         while True:
             with suppress(subprocess.TimeoutExpired):
-                output, errors = process.communicate(given, timeout=_PART)
+                output, errors = process.communicate(
+                    given, timeout=_INTERRUPT_POLL_INTERVAL_SECONDS
+                )
                 break
             given = None
             now = time.monotonic()
-            is_asked = taken < len(presses) and now - presses[0] > _TWICE_WITHIN
-            if is_asked or (taken and now - last > _GRACE):
+            is_asked = taken < len(presses) and now - presses[0] > _SAME_INTERRUPT_SECONDS
+            if is_asked or (taken and now - last > _GRACE_PERIOD_SECONDS):
                 if taken == len(steps):
                     # Helm was killed, but its child processes still hold its output open.
                     output = b""
@@ -84,7 +86,7 @@ def _interrupts() -> Iterator[list[float]]:
 
     def press(number: int, _: object) -> None:
         # A terminal, and programs that forward its signals, may send the first one twice.
-        if not presses or time.monotonic() - presses[0] > _TWICE_WITHIN:
+        if not presses or time.monotonic() - presses[0] > _SAME_INTERRUPT_SECONDS:
             presses.append(time.monotonic())
             taken.append(signal.Signals(number))
 

@@ -392,8 +392,8 @@ _NAMES = read_data("resources.json")
 _HOST_LABEL = "a name of a-z, 0-9 and -, with a letter first and no - last"
 # The StatefulSet of a run with one group is named NAME-worker.
 _OF_ONE_GROUP = _NAMES["statefulSetName"]["alone"] - len("-worker")
-_LONGEST_NAME = min(_NAMES["releaseName"], _OF_ONE_GROUP)
-RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _LONGEST_NAME)
+_MAX_NAME_CHARACTERS = min(_NAMES["releaseName"], _OF_ONE_GROUP)
+RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _MAX_NAME_CHARACTERS)
 GROUP_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["groupName"])
 OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)
 LABEL_KEY = String(

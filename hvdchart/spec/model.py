@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hvdchart.chart_files import launch_modes, most_workers
+from hvdchart.chart_files import launch_modes, max_workers
 from hvdchart.spec.fields import (
     ABSOLUTE,
     API_VERSION,
@@ -148,14 +148,14 @@ class NodeGroup:
     """Identical nodes; each runs one worker pod."""
 
     name: str = key(GROUP_NAME, "name of the group")
-    count: int = key(Integer(1, most_workers()), "number of nodes; each runs one worker pod")
+    count: int = key(Integer(1, max_workers()), "number of nodes; each runs one worker pod")
     spares: int = key(
-        Integer(0, most_workers()),
+        Integer(0, max_workers()),
         "additional nodes, whose worker pods wait without ranks and replace lost workers",
         0,
     )
     minimum: int | None = optional(
-        Integer(1, most_workers()),
+        Integer(1, max_workers()),
         "number of nodes with which the run continues when others are missing, with fewer ranks "
         "(default: count)",
     )

@@ -30,7 +30,7 @@ FAIL_ON_NAN = "values.launch.failOnNaN"
 
 # The value of resources.json. It is repeated because --help must work in a broken installation,
 # too.
-MOST_WORKERS = 10_000
+MAX_WORKERS = 10_000
 # The number of workers of a script without --workers.
 DEFAULT_WORKERS = 2
 
@@ -70,7 +70,7 @@ class ScriptRun:
         ["nodes.0.count"],
         ["worker.number"],
         min=1,
-        max=MOST_WORKERS,
+        max=MAX_WORKERS,
         metavar="N",
         help=f"Number of workers (default: {DEFAULT_WORKERS}).",
     )

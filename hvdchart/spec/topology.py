@@ -14,16 +14,16 @@ from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.yaml_tree import Plain
 
 # Requests of the DaemonSets (network, proxy, monitoring) that most nodes run.
-_DAEMONS_CPU = 500
-_DAEMONS_MEMORY = 512 * MI
+_DAEMONS_MILLICPU = 500
+_DAEMONS_MEMORY_BYTES = 512 * MI
 # Requests of the run's master, which may be scheduled to any node.
-MASTER_CPU = 100
-MASTER_MEMORY = 256 * MI
+MASTER_MILLICPU = 100
+MASTER_MEMORY_BYTES = 256 * MI
 # The memory that TensorFlow with Horovod takes on import, in each rank that starts cold, and in the
 # process from which the other ranks are forked. Measured: docs/performance.md.
-_IMPORTED_FRAMEWORK = 200 * MI
+_FRAMEWORK_IMPORT_BYTES = 200 * MI
 # Requests of the pods beside a worker: the DaemonSets and the master.
-PODS_CPU = _DAEMONS_CPU + MASTER_CPU
+PODS_MILLICPU = _DAEMONS_MILLICPU + MASTER_MILLICPU
 # A word in labels and taints of nodes that the provider may reclaim: cloud.google.com/gke-spot,
 # kubernetes.azure.com/scalesetpriority=spot, eks.amazonaws.com/capacityType=SPOT, gke-preemptible,
 # lifecycle=Ec2Spot. Not in team=spotify or pool=non-spot.
@@ -170,12 +170,12 @@ def reserved_cores(group: NodeGroup) -> int:
     if group.cpu_manager != "static":
         return 0
     core = 1000 * (group.threads_per_core or 1)
-    return _divide_up(kubelet_cpu(group) + PODS_CPU, core)
+    return _divide_up(kubelet_cpu(group) + PODS_MILLICPU, core)
 
 
 def node_reserve_cpu(millis: int) -> int:
     """Return what a node with `millis` CPUs keeps for its kubelet, DaemonSets and the master."""
-    return kubelet_reserve_cpu(millis) + PODS_CPU
+    return kubelet_reserve_cpu(millis) + PODS_MILLICPU
 
 
 def kubelet_reserve_cpu(millis: int) -> int:
@@ -207,7 +207,7 @@ def node_reserve_memory(size: int) -> int:
     # Shares in percent.
     steps = ((4 * GI, 25), (4 * GI, 20), (8 * GI, 10), (112 * GI, 6), (size, 2))
     kubelet = _sum_of_shares(size, steps) // 100 + 100 * MI
-    return kubelet + _DAEMONS_MEMORY + MASTER_MEMORY
+    return kubelet + _DAEMONS_MEMORY_BYTES + MASTER_MEMORY_BYTES
 
 
 def _divide_up(number: int, divisor: int) -> int:
@@ -227,4 +227,4 @@ def _sum_of_shares(amount: int, steps: tuple[tuple[int, int], ...]) -> int:
 
 def import_memory(slots: int) -> int:
     """Return the bytes that a worker's processes with these ranks take before they train."""
-    return (slots + 1) * _IMPORTED_FRAMEWORK
+    return (slots + 1) * _FRAMEWORK_IMPORT_BYTES

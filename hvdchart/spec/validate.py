@@ -12,7 +12,7 @@ from hvdchart.chart_files import (
     is_charts_variable,
     is_charts_volume,
     is_ranks_variable,
-    most_workers,
+    max_workers,
     read_data,
 )
 from hvdchart.quantity import cpu_text, pluralize
@@ -29,7 +29,7 @@ from hvdchart.spec.model import (
 )
 from hvdchart.spec.paths import KeyPath, dotted
 from hvdchart.spec.topology import (
-    PODS_CPU,
+    PODS_MILLICPU,
     cores,
     kubelet_cpu,
     node_cpu,
@@ -128,7 +128,7 @@ def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Contradi
         problem = (
             f"static, and none of {pluralize(cores(group), 'core')} is left: the kubelet reserves "
             f"{cpu_text(kubelet_cpu(group))} CPUs, and the master and DaemonSets need "
-            f"{cpu_text(PODS_CPU)}"
+            f"{cpu_text(PODS_MILLICPU)}"
         )
         yield here, problem, "more cores, or a smaller reserved.cpu"
     if group.memory is None and group.tuning.memory is None and spec.tuning.memory is None:
@@ -156,9 +156,9 @@ def _hosts(spec: Spec) -> Iterator[Contradiction]:
     spares = override(spec, "spares")
     number = sum(workers(group, spec) for group in spec.nodes)
     number += sum(group.spares if spares is None else spares for group in spec.nodes)
-    if number > most_workers():
+    if number > max_workers():
         problem = f"{number} workers with their spares"
-        yield ("nodes",), problem, f"at most {most_workers()} in all groups"
+        yield ("nodes",), problem, f"at most {max_workers()} in all groups"
 
 
 def _devices(spec: Spec) -> Iterator[Contradiction]:

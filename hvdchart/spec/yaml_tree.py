@@ -19,10 +19,10 @@ from hvdchart.errors import SpecError
 
 # Limits of a file, which no real spec reaches: its size, its levels of maps and lists, and its
 # values after aliases are followed.
-MAX_BYTES = 128 * 1024
-MAX_DEPTH = 40
-MAX_NODES = 50_000
-_LONGEST_NUMBER = 40
+MAX_FILE_BYTES = 128 * 1024
+MAX_LEVELS = 40
+MAX_VALUES = 50_000
+_MAX_NUMBER_CHARACTERS = 40
 _TAG = "tag:yaml.org,2002:"
 # Characters that are invalid in Kubernetes names, paths, arguments and environment variables.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -112,8 +112,8 @@ def parse_all(data: bytes, file: str) -> list[Node]:
 
 def _decoded(data: bytes, file: str) -> str:
     """Return the text of a file, without a byte order mark. Raises SpecError if it is no text."""
-    if len(data) > MAX_BYTES:
-        raise _error(SourcePlace(file), "the file is too long", f"at most {MAX_BYTES} bytes")
+    if len(data) > MAX_FILE_BYTES:
+        raise _error(SourcePlace(file), "the file is too long", f"at most {MAX_FILE_BYTES} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         text = data.decode("utf-8")
@@ -142,7 +142,7 @@ def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) ->
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     yaml = YAML(typ="safe", pure=True)
-    yaml.max_depth = MAX_DEPTH
+    yaml.max_depth = MAX_LEVELS
     # The name of an anchor may be reused; the parser would warn on stderr.
     yaml.composer.warn_double_anchors = False
     try:
@@ -153,7 +153,7 @@ def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) ->
             SourcePlace(file, mark.line + 1, mark.column + 1) if mark else SourcePlace(file, 1, 1)
         )
         if isinstance(error, MaxDepthExceededError):
-            raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels") from None
+            raise _error(place, "nested too deep", f"at most {MAX_LEVELS} levels") from None
         problem = " ".join((error.problem or error.context or "not YAML").split())
         begins: Any = error.context_mark
         if begins and begins is not mark:
@@ -193,12 +193,12 @@ class _Builder:
             # The parser places a missing value at the next token, often lines below its key.
             place = key_place
         self.count += 1
-        if self.count > MAX_NODES:
-            raise _error(place, "aliases expand to too many values", f"at most {MAX_NODES} values")
+        if self.count > MAX_VALUES:
+            raise _error(place, "aliases expand to too many values", f"at most {MAX_VALUES} values")
         if id(node) in above:
             raise _error(place, "an alias is inside its own anchor", "no cycle")
-        if len(above) >= MAX_DEPTH:  # the parser counts levels before aliases are followed
-            raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels")
+        if len(above) >= MAX_LEVELS:  # the parser counts levels before aliases are followed
+            raise _error(place, "nested too deep", f"at most {MAX_LEVELS} levels")
         if node.id == "scalar":
             return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
         is_map = node.id == "mapping"
@@ -273,7 +273,7 @@ def _number(raw: str, is_integer: bool, place: SourcePlace) -> int | float:
         raise _error(place, f"number {shorten(raw)} with '_'", expected)
     # Base 0 refuses 010, which is octal in Helm's YAML and ten in YAML 1.2.
     number: int | float = math.nan
-    if len(raw) <= _LONGEST_NUMBER:
+    if len(raw) <= _MAX_NUMBER_CHARACTERS:
         with contextlib.suppress(ValueError):
             number = int(raw, 0) if is_integer else float(raw)
     if not math.isfinite(number):

@@ -11,7 +11,7 @@ from hvd_pods.shared.record import read_progress
 from hvd_pods.shared.run_events import BY_REASON, Kind
 from hvd_pods.shared.untrusted import one_line
 from hvdchart.run.follow.lines import plain_lines
-from hvdchart.run.follow.logs import EXPECTED
+from hvdchart.run.follow.logs import FAILED_PROBE
 from hvdchart.run.inside.top import Usage
 from hvdchart.run.state.release import Object, event_time, is_event_of
 from hvdchart.run.state.stalls import seconds_of
@@ -21,15 +21,15 @@ from hvdchart.watch.view_model import Mark, Period, Row, Span, View
 
 # The maximum number of a view's rows, marks and log lines, and of characters of a mark, a line, a
 # reason and a part of a stall.
-MOST_ROWS = 256
-MOST_MARKS = 120
-MOST_LINES = 200
-_LONGEST_MARK = 300
-_LONGEST_LINE = 500
-_LONGEST_REASON = 2000
-_LONGEST_STALL = 200
+MAX_ROWS = 256
+MAX_MARKS = 120
+MAX_LINES = 200
+_MAX_MARK_CHARACTERS = 300
+_MAX_LINE_CHARACTERS = 500
+_MAX_REASON_CHARACTERS = 2000
+_MAX_STALL_CHARACTERS = 200
 # A larger step or memory value is ignored.
-_LARGEST = 10**15
+_MAX_NUMBER = 10**15
 
 
 def build_view(
@@ -53,19 +53,20 @@ def build_view(
 
     rows = list(_rows(run.ranks, status, usages))
     marks = tuple(
-        replace(mark, text=shown(run.rephrase(mark.text), _LONGEST_MARK)) for mark in _marks(run)
+        replace(mark, text=shown(run.rephrase(mark.text), _MAX_MARK_CHARACTERS))
+        for mark in _marks(run)
     )
     stall = status.stall
     if stall:
-        what, place = (shown(text, _LONGEST_STALL) for text in (stall.what, stall.place))
+        what, place = (shown(text, _MAX_STALL_CHARACTERS) for text in (stall.what, stall.place))
         stall = replace(stall, what=what, place=place)
     ended = seconds_of(status.ended) or None
     return View(
         name=one_line(status.name),
         namespace=one_line(namespace),
         state=status.state,
-        reason=shown(status.reason, _LONGEST_REASON),
-        remedy=shown(status.remedy, _LONGEST_REASON),
+        reason=shown(status.reason, _MAX_REASON_CHARACTERS),
+        remedy=shown(status.remedy, _MAX_REASON_CHARACTERS),
         now=now,
         started=seconds_of(status.started) or None,
         ended=ended,
@@ -75,12 +76,12 @@ def build_view(
         workers_wanted=status.workers_wanted,
         progress=status.progress,
         losses=read_progress(run.record).curve,
-        rows=tuple(rows[:MOST_ROWS]),
-        more_rows=len(rows[MOST_ROWS:]),
+        rows=tuple(rows[:MAX_ROWS]),
+        more_rows=len(rows[MAX_ROWS:]),
         marks=marks,
         spans=tuple(_spans(marks, ended or now)),
         stall=stall,
-        log=tuple(plain_lines((line[:_LONGEST_LINE] for line in lines), run)[-MOST_LINES:]),
+        log=tuple(plain_lines((line[:_MAX_LINE_CHARACTERS] for line in lines), run)[-MAX_LINES:]),
         usage_problem=one_line(usage_problem) if not status.over else "",
     )
 
@@ -135,11 +136,11 @@ def _state(pod: PodStatus | None, status: Status) -> str:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None or not abs(value) < _LARGEST else int(value)
+    return None if value is None or not abs(value) < _MAX_NUMBER else int(value)
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not abs(value) < _LARGEST else value
+    return None if value is None or not abs(value) < _MAX_NUMBER else value
 
 
 def _marks(run: RunView) -> tuple[Mark, ...]:
@@ -162,8 +163,8 @@ def _marks(run: RunView) -> tuple[Mark, ...]:
         for before, mark in pairwise([None, *marks])
         if mark and not (before and (before.kind, before.text) == (mark.kind, mark.text))
     ]
-    half = MOST_MARKS // 2
-    return tuple(marks if len(marks) <= MOST_MARKS else marks[:half] + marks[-half:])
+    half = MAX_MARKS // 2
+    return tuple(marks if len(marks) <= MAX_MARKS else marks[:half] + marks[-half:])
 
 
 def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
@@ -172,7 +173,7 @@ def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
         at = seconds_of(event_time(event))
         reason = str(event.get("reason", ""))
         message = str(event.get("message", ""))
-        is_warning = event.get("type") == "Warning" and reason != EXPECTED
+        is_warning = event.get("type") == "Warning" and reason != FAILED_PROBE
         if not at or at < created:
             continue
         if is_event_of(event, job) and reason in BY_REASON:

@@ -57,9 +57,9 @@ _STATED = re.compile(
 _LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+.,_0-9%]{1,15}(?:e[-+]?\d+)?[a-z/]{0,8}")
 # The minimum length of a value that is masked everywhere: shorter ones are ordinary words.
-_SHORTEST = 6
+_MIN_MASKED_CHARACTERS = 6
 # A longer value, such as an archive, is replaced by its size and digest.
-_LONGEST_VALUE = 4000
+_MAX_VALUE_CHARACTERS = 4000
 
 
 class Masker:
@@ -84,7 +84,7 @@ class Masker:
             self._note(document)
             return MASK
         if isinstance(document, str):
-            if len(document) > _LONGEST_VALUE:
+            if len(document) > _MAX_VALUE_CHARACTERS:
                 digest = hashlib.sha256(document.encode(errors="replace")).hexdigest()[:12]
                 return f"({len(document)} characters, sha256 {digest})"
             return self.text(document)
@@ -129,9 +129,9 @@ class Masker:
         if isinstance(value, dict | list):
             for item in value.values() if isinstance(value, dict) else value:
                 self._note(item)
-        elif len(str(value)) >= _SHORTEST:
+        elif len(str(value)) >= _MIN_MASKED_CHARACTERS:
             self._known.update({str(value), *str(value).split("\n")} - {""})
-            self._known = {each for each in self._known if len(each) >= _SHORTEST}
+            self._known = {each for each in self._known if len(each) >= _MIN_MASKED_CHARACTERS}
 
 
 def _mask_stated(found: re.Match[str]) -> str:

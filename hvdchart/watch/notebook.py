@@ -25,20 +25,20 @@ from hvdchart.watch.view_model import View
 
 # Seconds of a call before the view is shown: a short call needs none. And seconds between two
 # views: a browser redraws each one completely.
-SHOW_AFTER = 1.0
-SHOW_EVERY = 1.0
-# The start of the line that marks the start of a rank, also after the tag of a launcher.
-_MOST_HELD = 200
+FIRST_VIEW_DELAY_SECONDS = 1.0
+VIEW_INTERVAL_SECONDS = 1.0
+# More than the characters of a line that marks the start of a rank, with the tag of a launcher.
+_MAX_HELD_CHARACTERS = 200
 # Pixels of the parts of the page, and of a row.
-_HEAD = 70
-_FOOT = 56
-_NOTE = 76
-_PROGRESS = 150
-_CURVE = 342
-_TIME_LINE = 260
-_TABLE = 96
-_ROW = 38
-_MOST_ROWS = 10
+_HEAD_PIXELS = 70
+_FOOT_PIXELS = 56
+_NOTE_PIXELS = 76
+_PROGRESS_PIXELS = 150
+_CURVE_PIXELS = 342
+_TIME_LINE_PIXELS = 260
+_TABLE_PIXELS = 96
+_ROW_PIXELS = 38
+_MAX_ROWS = 10
 
 
 class Widget:
@@ -50,10 +50,16 @@ class Widget:
 
     def _repr_html_(self) -> str:
         view = self._view
-        rows = min(_MOST_ROWS, len(view.rows))
-        height = _HEAD + _FOOT + _PROGRESS + _NOTE * bool(view.stall) + _NOTE * bool(view.reason)
-        height += _CURVE * (len(view.losses) > 1) + _TIME_LINE * bool(view.spans)
-        height += (_TABLE + _ROW * rows) * bool(rows)
+        rows = min(_MAX_ROWS, len(view.rows))
+        height = (
+            _HEAD_PIXELS
+            + _FOOT_PIXELS
+            + _PROGRESS_PIXELS
+            + _NOTE_PIXELS * bool(view.stall)
+            + _NOTE_PIXELS * bool(view.reason)
+        )
+        height += _CURVE_PIXELS * (len(view.losses) > 1) + _TIME_LINE_PIXELS * bool(view.spans)
+        height += (_TABLE_PIXELS + _ROW_PIXELS * rows) * bool(rows)
         frame = escape(page(view, widget=True))
         style = f"width: 100%; height: {height}px; border: 0"
         title = escape(f"run {view.name}")
@@ -89,8 +95,8 @@ def beside_call(
     kubectl: Kubectl,
     write: Callable[[str], object],
     is_wanted: bool = True,
-    show_after: float = SHOW_AFTER,
-    show_every: float = SHOW_EVERY,
+    first_view_delay_seconds: float = FIRST_VIEW_DELAY_SECONDS,
+    view_interval_seconds: float = VIEW_INTERVAL_SECONDS,
 ) -> Iterator[Callable[[str], object]]:
     """Show a run during the block, if this is a notebook; yield the writer for the ranks' output.
 
@@ -103,7 +109,7 @@ def beside_call(
     ended = threading.Event()
 
     def show() -> None:
-        if ended.wait(show_after):
+        if ended.wait(first_view_delay_seconds):
             return
         widget = None
         last = float("-inf")
@@ -111,7 +117,7 @@ def beside_call(
         with suppress(HvdchartError):
             for view in follow_views(cluster, name, kubectl):
                 is_last = ended.is_set()
-                if is_last or time.monotonic() - last >= show_every:
+                if is_last or time.monotonic() - last >= view_interval_seconds:
                     last = time.monotonic()
                     widget = widget or Widget(view)
                     widget.update(view)
@@ -139,7 +145,7 @@ class _WithoutBeginnings:
         shown = "".join(f"{line}\n" for line in lines if not begins_rank(line))
         # Hold back text that may become such a line. A prompt or a progress bar cannot.
         may_begin = rest.startswith("[") and not rest.endswith("\r")
-        self._held = rest if may_begin and len(rest) < _MOST_HELD else ""
+        self._held = rest if may_begin and len(rest) < _MAX_HELD_CHARACTERS else ""
         shown += "" if self._held else rest
         if shown:
             self._write(shown)

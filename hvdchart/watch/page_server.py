@@ -20,9 +20,9 @@ from hvdchart.watch.view_model import View
 
 _ADDRESS = "127.0.0.1"
 # Seconds after which a stream without events sends a comment, to detect a closed browser.
-_BEAT_EVERY = 10.0
+_HEARTBEAT_INTERVAL_SECONDS = 10.0
 # Seconds to wait for a request.
-_READ_WITHIN = 10.0
+_REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 class _Server(ThreadingHTTPServer):
@@ -78,7 +78,7 @@ def serve_page(view: View, port: int = 0) -> Iterator[PageServer]:
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = _READ_WITHIN
+    timeout = _REQUEST_TIMEOUT_SECONDS
     # Do not send the name and version of this program.
     server_version = "hvdchart"
     sys_version = ""
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
                 with server.changed:
                     server.changed.wait_for(
                         lambda: server.is_closed or server.version != sent,  # noqa: B023
-                        _BEAT_EVERY,
+                        _HEARTBEAT_INTERVAL_SECONDS,
                     )
                     view = server.view
                     is_new = server.version != sent

@@ -26,10 +26,10 @@ from hvdchart.watch.page import Section, page
 
 # The number of last lines of a master's and of a worker's log, the maximum number of characters of
 # a line, and the maximum number of pods whose logs a report has.
-_LINES = {"master": 4000}
-_LINES_OF_OTHERS = 400
-_LONGEST_LINE = 2000
-_MOST_PODS = 40
+_LOG_TAIL_LINES = {"master": 4000}
+_OTHER_LOG_TAIL_LINES = 400
+_MAX_LINE_CHARACTERS = 2000
+_MAX_LOG_PODS = 40
 
 
 def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
@@ -64,14 +64,14 @@ def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[
     """Yield a title and the log of each pod, the masters first."""
     pods = [pod for pod in release.pods if has_log(pod)]
     pods.sort(key=lambda pod: (component_of(pod) != "master", created_at(pod)))
-    for pod in pods[:_MOST_PODS]:
+    for pod in pods[:_MAX_LOG_PODS]:
         name = str(pod["metadata"]["name"])
         component = component_of(pod)
-        tail = _LINES.get(component, _LINES_OF_OTHERS)
+        tail = _LOG_TAIL_LINES.get(component, _OTHER_LOG_TAIL_LINES)
 
         def read(name: str = name, component: str = component, tail: int = tail) -> str:
             lines = masker.lines(map(plain_line, cluster.log(name, component, tail=tail)))
-            return "\n".join(line[:_LONGEST_LINE] for line in lines)
+            return "\n".join(line[:_MAX_LINE_CHARACTERS] for line in lines)
 
         yield f"Log of {name} ({component})", _or_problem(read)
 

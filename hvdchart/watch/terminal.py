@@ -19,8 +19,8 @@ from hvdchart.text import percent_range
 from hvdchart.watch.view_model import Mark, Row, View
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_CURVE_HEIGHT = 4
-_MOST_MARKS = 4
+_CURVE_LINES = 4
+_MAX_MARKS = 4
 # The styles of the states of runs and ranks, of marks, and of the periods of a time line.
 _STYLES = {
     "running": "green",
@@ -46,8 +46,8 @@ _PERIODS = {
     "ending": ("▓", "cyan"),
 }
 # Terminal widths, in characters, that decide which columns of the table are shown.
-_NARROW = 60
-_WIDE = 100
+_NARROW_CHARACTERS = 60
+_WIDE_CHARACTERS = 100
 
 
 def sparkline(values: Sequence[float], width: int, height: int = 1) -> list[str]:
@@ -128,7 +128,7 @@ def _progress_text(view: View) -> str:
 def _head(view: View, width: int) -> RenderableType:
     """Return the name, and at the right the state, the attempt and the time."""
     left = Text(view.name, style="bold")
-    if width >= _NARROW:
+    if width >= _NARROW_CHARACTERS:
         left.append(f"  {view.namespace}", style="dim")
     style = _STYLES.get(view.state, "")
     right = Text.assemble(("● ", style), (view.state, f"bold {style}"))
@@ -183,7 +183,7 @@ def _curve(view: View, width: int) -> list[RenderableType]:
         return []
     values = [loss for _, loss in losses]
     label = f"loss {values[0]:.4g} → {values[-1]:.4g}"
-    rows = sparkline(values, width, _CURVE_HEIGHT)
+    rows = sparkline(values, width, _CURVE_LINES)
     return [Text(""), Text(label, style="dim"), Text("\n".join(rows), style="cyan")]
 
 
@@ -208,7 +208,7 @@ def _time_line(view: View, width: int) -> list[RenderableType]:
         if mark.kind != "stage":
             below[column(mark.at)] = _SIGNS[mark.kind]
     lines: list[RenderableType] = [Text(""), bar, Text.assemble(*below)]
-    return [*lines, *(_mark(mark) for mark in view.marks[-_MOST_MARKS:])]
+    return [*lines, *(_mark(mark) for mark in view.marks[-_MAX_MARKS:])]
 
 
 def _mark(mark: Mark) -> Text:
@@ -238,7 +238,7 @@ def _table(view: View, width: int, most: int) -> RenderableType:
     if len(rows) > most:
         rows = sorted(rows, key=lambda row: row.state == "Running")[:most]
     hidden = len(view.rows) + view.more_rows - len(rows)
-    table = Table(box=None, expand=width < _WIDE, pad_edge=False, header_style="dim")
+    table = Table(box=None, expand=width < _WIDE_CHARACTERS, pad_edge=False, header_style="dim")
     shown = []
     for column in _COLUMNS:
         # Plain texts become Text: in a string, rich reads brackets as styles.
@@ -289,12 +289,12 @@ _COLUMNS = (
     _Column("STATE", _row_state, is_number=False),
     _Column("STEP", lambda row: _format(row.step, "{:,}")),
     _Column("SAMPLES/S", lambda row: _format(row.rate, "{:,.1f}")),
-    _Column("CPU", lambda row: _format(row.cpus, "{:.2f}"), _NARROW),
-    _Column("MEMORY", _memory, _NARROW),
-    _Column("GPU", lambda row: percent_range(row.gpu_shares), _NARROW),
-    _Column("GPU MEMORY", _gpu_memory, _NARROW),
-    _Column("POD", lambda row: row.pod, _NARROW, is_number=False),
-    _Column("NODE", lambda row: row.node, _WIDE, is_number=False),
+    _Column("CPU", lambda row: _format(row.cpus, "{:.2f}"), _NARROW_CHARACTERS),
+    _Column("MEMORY", _memory, _NARROW_CHARACTERS),
+    _Column("GPU", lambda row: percent_range(row.gpu_shares), _NARROW_CHARACTERS),
+    _Column("GPU MEMORY", _gpu_memory, _NARROW_CHARACTERS),
+    _Column("POD", lambda row: row.pod, _NARROW_CHARACTERS, is_number=False),
+    _Column("NODE", lambda row: row.node, _WIDE_CHARACTERS, is_number=False),
 )
 
 

@@ -17,7 +17,7 @@ from http import HTTPStatus
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.follow.changes import Follower
-from hvdchart.run.follow.logs import LAST, LogLine, created_at, follow, last_lines
+from hvdchart.run.follow.logs import LOG_TAIL_LINES, LogLine, created_at, follow, last_lines
 from hvdchart.run.inside.top import Usage, read_usage
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster
@@ -28,13 +28,13 @@ from hvdchart.watch.from_run import build_view
 from hvdchart.watch.view_model import View
 
 # Seconds between two readings of the pods' usage (a reading itself takes one second), and after a
-# refusal; and seconds to show the last usage of a pod that does not answer again.
-USAGE_POLL_SECONDS = 4.0
-LOOK_AGAIN_AFTER = 30.0
-# The HTTP status of a missing right, and a component that no pod has.
+# reading that failed.
+USAGE_POLL_INTERVAL_SECONDS = 4.0
+USAGE_RETRY_DELAY_SECONDS = 30.0
+# A component that no pod has.
 _NO_COMPONENT = "none"
 # Seconds between two views: changes until then are shown together.
-SETTLE = 0.25
+VIEW_INTERVAL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Known:
         if isinstance(item, RunView):
             self.run = item
         elif isinstance(item, LogLine):
-            self.lines.setdefault(item.pod, deque(maxlen=LAST)).append(item.text)
+            self.lines.setdefault(item.pod, deque(maxlen=LOG_TAIL_LINES)).append(item.text)
         elif isinstance(item, _Used):
             self.used = item
         else:
@@ -108,7 +108,7 @@ class _Readers:
     def _read_run(self, name: str, component: str) -> None:
         put = self.follower.put
         for line in follow(
-            self.cluster, name, tail=LAST, component=component, warnings=True, seen=put
+            self.cluster, name, tail=LOG_TAIL_LINES, component=component, warnings=True, seen=put
         ):
             put(line)
         put(_Ended())
@@ -118,10 +118,10 @@ class _Readers:
         while not self.follower.closed.is_set():
             try:
                 found = _Used(read_usage(self.known.run, kubectl))
-                pause = USAGE_POLL_SECONDS
+                pause = USAGE_POLL_INTERVAL_SECONDS
             except ClusterError as problem:
                 found = _Used([], str(problem))
-                pause = LOOK_AGAIN_AFTER
+                pause = USAGE_RETRY_DELAY_SECONDS
             self.follower.put(found)
             self.follower.closed.wait(pause)
 
@@ -149,7 +149,7 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
             if known.is_over:
                 return
             known.take(follower.get())
-            until = time.monotonic() + SETTLE
+            until = time.monotonic() + VIEW_INTERVAL_SECONDS
             with suppress(queue.Empty):
                 while not known.is_over:
                     known.take(follower.get(max(0.0, until - time.monotonic())))

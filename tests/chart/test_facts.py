@@ -11,8 +11,8 @@ import pytest
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
-from hvdchart.chart_files import is_charts_volume, most_workers, read_data
-from hvdchart.spec.run_options import MOST_WORKERS
+from hvdchart.chart_files import is_charts_volume, max_workers, read_data
+from hvdchart.spec.run_options import MAX_WORKERS
 from hvdchart.values.merge import merged_groups
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
@@ -147,8 +147,8 @@ def test_chart_and_master_remove_the_workers_of_the_same_ends(
 def test_schema_allows_as_many_workers_as_the_chart_takes(key: str) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
     nodes = (schema["worker"], schema["workerGroups"]["items"])
-    assert [node["properties"][key]["maximum"] for node in nodes] == [most_workers()] * 2
+    assert [node["properties"][key]["maximum"] for node in nodes] == [max_workers()] * 2
 
 
 def test_command_takes_as_many_workers_as_the_chart() -> None:
-    assert most_workers() == MOST_WORKERS
+    assert max_workers() == MAX_WORKERS

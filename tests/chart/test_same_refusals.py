@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hvdchart.chart_files import most_workers, read_data
+from hvdchart.chart_files import max_workers, read_data
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import parse_spec
 from tests.chart.render import Values, refusal
@@ -15,7 +15,7 @@ NODE = "{name: a, count: 2, coresPerSocket: 4}"
 NAME = "r" * 30
 GROUP = "n" * (read_data("resources.json")["statefulSetName"]["alone"] - 30)
 VISIBLE = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}
-MANY = most_workers()
+MANY = max_workers()
 CUSTOM = "train: {command: [mpirun, train]}\nlaunch: {mode: custom, "
 
 # The spec's wrong key, what the chart names of the values, the spec's nodes and the rest of it, and

@@ -33,17 +33,17 @@ from hvdchart.calls.in_pod import output, wire
 
 SOCKET = f"{paths.GENERATED}/calls.sock"
 # Seconds for an attempt's server to start to listen, and for a rank to identify itself.
-LISTEN_WITHIN = 10.0
-SPEAK_WITHIN = 10.0
+LISTEN_TIMEOUT_SECONDS = 10.0
+RANK_HELLO_TIMEOUT_SECONDS = 10.0
 # Seconds from a failure to SIGTERM for the launcher, and from SIGTERM to SIGKILL.
-FAIL_WITHIN = 0.5
-END_WITHIN = 3.0
+TERM_DELAY_SECONDS = 0.5
+KILL_DELAY_SECONDS = 3.0
 # Seconds without output of ranks, after the end of the launcher, until no more is expected: a
 # process that a rank has left may keep a stream open.
-OUTPUT_WITHIN = 3.0
+OUTPUT_SILENCE_SECONDS = 3.0
 # Seconds between two checks of a call: whether its output has been sent, the launcher has ended, or
 # the server listens.
-CALL_POLL_SECONDS = 0.1
+CALL_POLL_INTERVAL_SECONDS = 0.1
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # The frames of a caller; None at the end of its connection.
@@ -61,7 +61,7 @@ class Call:
         number: int,
         content: bytes,
         caller: socket.socket,
-        output_within: float = OUTPUT_WITHIN,
+        output_silence_seconds: float = OUTPUT_SILENCE_SECONDS,
     ) -> None:
         self.number = number
         self._content = content
@@ -70,7 +70,7 @@ class Call:
         # By rank, the memory limit in bytes at which the kernel killed a process in its container.
         self.limits: dict[int, int] = {}
         self._caller = caller
-        self._output_within = output_within
+        self._output_silence_seconds = output_silence_seconds
         self._lock = threading.Lock()
         self._is_over = False
         # When the last frame was sent; in the future while one is being sent.
@@ -99,20 +99,20 @@ class Call:
 
     def beat(self) -> None:
         """Send a heartbeat if no frame was sent for a while."""
-        if time.monotonic() - self._spoke_at > wire.BEAT_EVERY:
+        if time.monotonic() - self._spoke_at > wire.HEARTBEAT_INTERVAL_SECONDS:
             self.send(wire.BEAT, b"")
 
     def end(self, code: int) -> None:
         """Send the end of the launcher to the caller, after the answers and output of its ranks."""
         ended = time.monotonic()
         for thread in self._threads:
-            thread.join(max(0.0, ended + FAIL_WITHIN - time.monotonic()))
+            thread.join(max(0.0, ended + TERM_DELAY_SECONDS - time.monotonic()))
         for thread in self._outputs:
             # However long it takes to send: a caller may be slow, and the output long.
             while thread.is_alive() and not self._is_over:
-                if time.monotonic() - max(ended, self._spoke_at) > self._output_within:
+                if time.monotonic() - max(ended, self._spoke_at) > self._output_silence_seconds:
                     break
-                thread.join(CALL_POLL_SECONDS)
+                thread.join(CALL_POLL_INTERVAL_SECONDS)
         self.send(wire.END, json.dumps({"code": code, "limits": self.limits}).encode())
 
     def fail(self) -> None:
@@ -136,8 +136,8 @@ class Call:
         """
 
         def send(lines: bytes) -> None:
-            for start in range(0, len(lines), wire.CHUNK):
-                self.send(wire.OUTPUT, lines[start : start + wire.CHUNK], number + kind)
+            for start in range(0, len(lines), wire.CHUNK_BYTES):
+                self.send(wire.OUTPUT, lines[start : start + wire.CHUNK_BYTES], number + kind)
 
         return streams.Stream(source, number, send, tag.encode())
 
@@ -171,7 +171,7 @@ class Call:
                 self.fail()
                 # The launcher ends the rank: if the rank exited by itself, it would be reported as
                 # another failure.
-                connection.settimeout(FAIL_WITHIN + END_WITHIN)
+                connection.settimeout(TERM_DELAY_SECONDS + KILL_DELAY_SECONDS)
                 connection.recv(1)
         if not is_complete:
             self.send(wire.GONE, b"", rank)
@@ -186,7 +186,7 @@ class CallServer:
         self._secret = secret.encode()
         self._call: Call | None = None
         self._number = 0
-        limits = Limits(SPEAK_WITHIN, 256, 4096)
+        limits = Limits(RANK_HELLO_TIMEOUT_SECONDS, 256, 4096)
         self._ranks = ConnectionServer(address, 0, b"\n", self._take, limits)
         threading.Thread(target=self._ranks.serve, daemon=True).start()
 
@@ -222,7 +222,7 @@ class CallServer:
         Otherwise, return the exit code of the server: 0 after `idle` seconds without a call, 1 when
         the caller reports a lost worker.
         """
-        caller.settimeout(wire.SILENT_FOR)
+        caller.settimeout(wire.SILENCE_TIMEOUT_SECONDS)
         frames: Frames = queue.Queue()
         threading.Thread(target=receive, args=(caller, frames), daemon=True).start()
         try:
@@ -230,7 +230,7 @@ class CallServer:
             caller.sendall(wire.Frame(wire.HELLO, 0, hello.encode()).encode())
             while True:
                 next_frame = partial(frames.get, timeout=idle)
-                message = wire.read_message(next_frame, wire.LARGEST_CALL)
+                message = wire.read_message(next_frame, wire.MAX_CALL_BYTES)
                 if message is None:
                     return None
                 if message.kind == wire.END:
@@ -259,14 +259,17 @@ class CallServer:
         pipe = subprocess.PIPE
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
         # The signals for the launcher, and when to send each, in seconds after a failure.
-        ends = [(FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)]
+        ends = [
+            (TERM_DELAY_SECONDS, signal.SIGTERM),
+            (TERM_DELAY_SECONDS + KILL_DELAY_SECONDS, signal.SIGKILL),
+        ]
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
                 source = pipe_of(stream)
-                own = call.open_stream(source.fileno(), number, kind=wire.OF_LAUNCHER)
+                own = call.open_stream(source.fileno(), number, kind=wire.LAUNCHER_STREAM_OFFSET)
                 selector.register(source, selectors.EVENT_READ, own)
             while process.poll() is None or selector.get_map():
-                for key, _ in selector.select(CALL_POLL_SECONDS):
+                for key, _ in selector.select(CALL_POLL_INTERVAL_SECONDS):
                     pass_on(key.data)
                     if not key.data.is_open:
                         selector.unregister(key.fileobj)
@@ -345,9 +348,9 @@ def serve(idle: float, line: list[str]) -> int:
 def connect() -> int:
     """Connect the standard streams to the server's socket, until either side closes.
 
-    Raises SystemExit when no server listens within LISTEN_WITHIN seconds.
+    Raises SystemExit when no server listens within LISTEN_TIMEOUT_SECONDS.
     """
-    until = time.monotonic() + LISTEN_WITHIN
+    until = time.monotonic() + LISTEN_TIMEOUT_SECONDS
     connection = socket.socket(socket.AF_UNIX)
     while True:
         try:
@@ -356,7 +359,7 @@ def connect() -> int:
         except (FileNotFoundError, ConnectionRefusedError) as problem:
             if time.monotonic() > until:
                 raise SystemExit(f"the call server does not listen: {problem}") from problem
-            time.sleep(CALL_POLL_SECONDS)
+            time.sleep(CALL_POLL_INTERVAL_SECONDS)
 
     def pass_in() -> None:
         with suppress(OSError):

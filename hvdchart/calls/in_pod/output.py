@@ -18,17 +18,17 @@ from contextlib import suppress
 
 from hvd_pods.shared import container_memory
 
-CHUNK = 1 << 16
+CHUNK_BYTES = 1 << 16
 # Seconds between checks whether the rank has ended, and seconds to read the output of helpers after
 # that.
-RANK_END_POLL_SECONDS = 0.5
-LAST_WORDS_WITHIN = 1.0
+RANK_END_POLL_INTERVAL_SECONDS = 0.5
+HELPER_OUTPUT_TIMEOUT_SECONDS = 1.0
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
 # In addition to the streams: the connection that reports the memory limit, and seconds for the
 # answer.
 MEMORY = 3
-TELL_WITHIN = 3.0
+ANSWER_TIMEOUT_SECONDS = 3.0
 
 
 def divert(connect: Callable[..., socket.socket]) -> None:
@@ -55,7 +55,7 @@ def divert(connect: Callable[..., socket.socket]) -> None:
             if limit is not None and container_memory.count_killed() > killed:
                 # The server waits for the end of the streams, which are still open.
                 connection = connect(MEMORY, limit)
-                connection.settimeout(TELL_WITHIN)
+                connection.settimeout(ANSWER_TIMEOUT_SECONDS)
                 connection.recv(1)
         finally:
             os._exit(0)
@@ -85,9 +85,9 @@ def carry(sources: Mapping[int, socket.socket], parent: int) -> None:
         for source, connection in sources.items():
             selector.register(source, selectors.EVENT_READ, connection)
         while selector.get_map() and time.monotonic() < until:
-            ready = selector.select(RANK_END_POLL_SECONDS)
+            ready = selector.select(RANK_END_POLL_INTERVAL_SECONDS)
             for key, _ in ready:
-                data = os.read(key.fd, CHUNK)
+                data = os.read(key.fd, CHUNK_BYTES)
                 if not data:
                     selector.unregister(key.fd)
                 with suppress(OSError):
@@ -95,4 +95,4 @@ def carry(sources: Mapping[int, socket.socket], parent: int) -> None:
             if os.getppid() != parent:
                 if not ready:
                     return
-                until = min(until, time.monotonic() + LAST_WORDS_WITHIN)
+                until = min(until, time.monotonic() + HELPER_OUTPUT_TIMEOUT_SECONDS)

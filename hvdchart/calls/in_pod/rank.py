@@ -25,7 +25,7 @@ from hvd_pods.pod import notices
 from hvdchart.calls.in_pod import output, wire
 
 # Seconds to connect to the server.
-CONNECT_WITHIN = 30.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 
 
 def load_cloudpickle() -> Any:
@@ -64,8 +64,8 @@ def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
     except Exception as error:  # noqa: BLE001 - whatever the result's own methods raise
         what = f"the result, of {type(result)}, cannot be pickled: {error!r}"
         return describe(cloudpickle, error, f"{what}; return plain data or arrays")
-    if len(data) > wire.LARGEST_RESULT:
-        what = f"the result has {len(data)} bytes, and a call returns {wire.LARGEST_RESULT}"
+    if len(data) > wire.MAX_RESULT_BYTES:
+        what = f"the result has {len(data)} bytes, and a call returns {wire.MAX_RESULT_BYTES}"
         return describe(cloudpickle, None, f"{what}; write it to a volume and return its path")
     return wire.RESULT, data
 
@@ -95,7 +95,7 @@ def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
 
     `stream` reads from the connection. Raises SystemExit when the server has ended the call.
     """
-    message = wire.read_message(partial(wire.read_frame, stream), wire.LARGEST_CALL)
+    message = wire.read_message(partial(wire.read_frame, stream), wire.MAX_CALL_BYTES)
     if message is None:
         raise SystemExit("the call has ended")
     kind, data = make_call(load_cloudpickle(), message.data)
@@ -125,7 +125,7 @@ def main() -> int:
 
     def connect(*what: int) -> socket.socket:
         """Connect for the call (0), for a stream of the rank's output, or for its memory limit."""
-        made = socket.create_connection((host, int(port)), CONNECT_WITHIN)
+        made = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_SECONDS)
         made.settimeout(None)
         made.sendall(
             f"{secret} {number} {os.environ['RANK']} {' '.join(map(str, what))}\n".encode()

@@ -1,6 +1,6 @@
 """The messages between the caller, the call server and the ranks: kind, number and bytes.
 
-A message is sent in frames of CHUNK bytes. Its last frame is shorter, and may be empty. So the
+A message is sent in frames of CHUNK_BYTES. Its last frame is shorter, and may be empty. So the
 server can pass on the frames of a result without storing them. The image's own Python, 3.8 or
 newer, runs this file: standard library only.
 """
@@ -19,22 +19,22 @@ END = b"E"
 # A heartbeat, which both sides send; seconds between two heartbeats, and seconds of silence after
 # which a side counts the other one as lost.
 BEAT = b"B"
-BEAT_EVERY = 20.0
-SILENT_FOR = 120.0
+HEARTBEAT_INTERVAL_SECONDS = 20.0
+SILENCE_TIMEOUT_SECONDS = 120.0
 # The output of the ranks; the number is that of the stream, 1 or 2. For output of the launcher,
 # this value is added to the number.
 OUTPUT = b"O"
-OF_LAUNCHER = 2
+LAUNCHER_STREAM_OFFSET = 2
 # A rank's pickled result, its pickled failure (see rank.py), and the end of a rank without either;
 # the number of the frame is the rank.
 RESULT = b"R"
 FAILURE = b"F"
 GONE = b"G"
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 # The largest size in bytes of a pickled call, which the master keeps in memory, and of a pickled
 # result.
-LARGEST_CALL = 64 << 20
-LARGEST_RESULT = 1 << 30
+MAX_CALL_BYTES = 64 << 20
+MAX_RESULT_BYTES = 1 << 30
 _HEADER = struct.Struct("!cIQ")
 
 
@@ -48,7 +48,7 @@ class Frame(NamedTuple):
     @property
     def is_last(self) -> bool:
         """Whether the message ends with this frame."""
-        return len(self.data) < CHUNK
+        return len(self.data) < CHUNK_BYTES
 
     def encode(self) -> bytes:
         """Return the frame as it is sent: a header and the data."""
@@ -57,8 +57,8 @@ class Frame(NamedTuple):
 
 def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
     """Yield the encoded frames of a message."""
-    for start in range(0, len(data) + 1, CHUNK):
-        yield Frame(kind, number, data[start : start + CHUNK]).encode()
+    for start in range(0, len(data) + 1, CHUNK_BYTES):
+        yield Frame(kind, number, data[start : start + CHUNK_BYTES]).encode()
 
 
 def read_frame(stream: IO[bytes]) -> Frame | None:
@@ -70,7 +70,7 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
     if len(header) < _HEADER.size:
         return None
     kind, number, size = _HEADER.unpack(header)
-    if size > CHUNK:
+    if size > CHUNK_BYTES:
         raise ValueError("this is not a frame")
     data = stream.read(size)
     return Frame(kind, number, data) if len(data) == size else None

@@ -26,9 +26,9 @@ from hvdchart.run.state.release import Object, Release
 # Seconds without a renewal after which the cluster ends the run; session.leaseSeconds may differ.
 LEASE_SECONDS = 600
 # The number of renewals within the time of a lease.
-RENEWALS = 10
+RENEWALS_PER_LEASE = 10
 # Seconds between two checks of the clock: after sleep, a machine renews soon.
-_CLOCK_POLL_SECONDS = 5.0
+_CLOCK_POLL_INTERVAL_SECONDS = 5.0
 
 
 class Session:
@@ -195,10 +195,10 @@ class _Lease:
         self._closed.set()
 
     def _follow(self) -> None:
-        every = self._seconds / RENEWALS
+        every = self._seconds / RENEWALS_PER_LEASE
         renewed = _now()
         reported = ""
-        while not self._closed.wait(min(_CLOCK_POLL_SECONDS, every)):
+        while not self._closed.wait(min(_CLOCK_POLL_INTERVAL_SECONDS, every)):
             passed = _since(renewed)
             if passed < every:
                 continue

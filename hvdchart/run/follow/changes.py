@@ -23,21 +23,21 @@ from hvdchart.run.state.view import RunView
 
 T = TypeVar("T")
 # Seconds between two checks of a thread, which waits for a full queue, for the end of the reader.
-_CHECK_SECONDS = 0.5
+_CLOSED_POLL_INTERVAL_SECONDS = 0.5
 
 
 class Pauses(NamedTuple):
-    """How often a run that is followed is read, in seconds."""
+    """How often a run that is followed is read."""
 
     # Between two readings of the objects: 200 pods may start together.
-    settle: float = 0.2
+    settle_seconds: float = 0.2
     # Until the objects are read without a change: the record is not watched.
-    read_every: float = 5.0
+    read_interval_seconds: float = 5.0
     # How long to retry while the API server does not answer, and between two attempts.
-    retry: float = 120.0
-    attempt: float = 1.0
+    retry_timeout_seconds: float = 120.0
+    retry_interval_seconds: float = 1.0
     # Until a log without a new line is opened again: its connection may be lost.
-    silence: float = 120.0
+    log_silence_seconds: float = 120.0
 
 
 DEFAULT_PAUSES = Pauses()
@@ -53,7 +53,7 @@ def watch_run(
     """Yield the run now and after each change of an object of these kinds, for `timeout` seconds.
 
     Without a timeout, there is no limit. Raises ClusterError when the API server refuses a request,
-    or does not answer for `pauses.retry` seconds.
+    or does not answer for `pauses.retry_timeout_seconds`.
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
@@ -68,9 +68,9 @@ def watch_run(
             if left <= 0:
                 return
             with suppress(queue.Empty):
-                follower.get(min(left, pauses.read_every))
+                follower.get(min(left, pauses.read_interval_seconds))
                 # Read all changes until then together.
-                time.sleep(max(0.0, read_at + pauses.settle - time.monotonic()))
+                time.sleep(max(0.0, read_at + pauses.settle_seconds - time.monotonic()))
                 while True:
                     follower.get(0)
             read_at = time.monotonic()
@@ -164,7 +164,7 @@ class Follower(Generic[T]):
     def _put(self, item: T | BaseException) -> None:
         while not self.closed.is_set():
             with suppress(queue.Full):
-                self._items.put(item, timeout=_CHECK_SECONDS)
+                self._items.put(item, timeout=_CLOSED_POLL_INTERVAL_SECONDS)
                 return
         raise _ClosedError
 
@@ -188,7 +188,7 @@ def _watch(
                     follower.put(None)
                 if follower.closed.is_set():
                     return
-        follower.closed.wait(pauses.attempt)
+        follower.closed.wait(pauses.retry_interval_seconds)
 
 
 def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:
@@ -205,7 +205,7 @@ def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:
         except ClusterError as error:
             now = time.monotonic()
             if give_up_at is None:
-                give_up_at = now + pauses.retry
+                give_up_at = now + pauses.retry_timeout_seconds
             if now > give_up_at or not is_temporary(error):
                 raise
-        time.sleep(pauses.attempt)
+        time.sleep(pauses.retry_interval_seconds)

@@ -25,7 +25,7 @@ _BOX = re.compile(
 )
 _HYDRA = re.compile(rf"=   (?:{HYDRA_REPORT}|RANK \d+ PID|KILLED BY|EXIT CODE|CLEANING UP|YOU CAN)")
 # The maximum number of lines in a launcher's box.
-_MOST_LINES = 20
+_MAX_BOX_LINES = 20
 _NOTES = re.compile(
     rf"{TENSORFLOW_NOTES}|To enable the following instructions: "
     r"|Unable to register cu(?:FFT|DNN|BLAS) factory|computation placer already registered"
@@ -57,7 +57,7 @@ class NoiseFilter(Generic[T]):
             return []
         if self._held and _BOX.match(text):
             self._held = []
-            self._left = _MOST_LINES
+            self._left = _MAX_BOX_LINES
             self.has_left_out = True
             return []
         shown = self.end()

@@ -28,13 +28,13 @@ from hvdchart.run.state.run_problems import may_pass
 from hvdchart.run.state.view import RunView
 
 # Seconds without a line after which the log of a finished run is complete.
-_LAST_LINES_WITHIN = 1.0
+_LOG_SILENCE_SECONDS = 1.0
 # The number of last lines of a master's log to search for the stack of a stalled rank.
-LAST = 500
+LOG_TAIL_LINES = 500
 # The maximum number of characters of a warning.
-_LONGEST = 1200
+_MAX_WARNING_CHARACTERS = 1200
 # The reason of a failed probe. A worker's startup probe fails until its agent is up.
-EXPECTED = "Unhealthy"
+FAILED_PROBE = "Unhealthy"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def last_lines(cluster: Cluster, run: RunView) -> list[str]:
     if newest is None:
         return []
     name = str(newest["metadata"]["name"])
-    read = partial(cluster.log, name, "master", tail=LAST)
+    read = partial(cluster.log, name, "master", tail=LOG_TAIL_LINES)
     return unless_refused(lambda: list(read()), [])
 
 
@@ -119,7 +119,7 @@ def follow(
     show why a pod does not start. Calls `seen` with the run after each change. After a broken
     connection, the logs continue. The reason why a pod's log cannot be read becomes a line. Raises
     ClusterError when the user may not read logs, when the API server refuses to show the run, and
-    when it does not answer for `pauses.retry` seconds.
+    when it does not answer for `pauses.retry_timeout_seconds`.
     """
     with Follower[LogLine | _Ended | RunView]() as follower:
         following = _Following(cluster, release, tail, since, component, warnings, pauses, follower)
@@ -127,7 +127,7 @@ def follow(
         while not following.is_complete:
             try:
                 # The master of a session stays after the run; by then, its last lines have arrived.
-                item = follower.get(_LAST_LINES_WITHIN if following.over.is_set() else None)
+                item = follower.get(_LOG_SILENCE_SECONDS if following.over.is_set() else None)
             except queue.Empty:
                 if following.keeps_master:
                     return
@@ -237,7 +237,7 @@ class _Following:
             self.cluster.follow_log,
             name,
             component_of(pod),
-            self.pauses.silence,
+            self.pauses.log_silence_seconds,
             tail=self.tail,
             since=self.since,
         )
@@ -252,11 +252,11 @@ class _Following:
             try:
                 yield from position.unread(response.lines)
             except ClusterError:
-                self.follower.closed.wait(self.pauses.attempt)
+                self.follower.closed.wait(self.pauses.retry_interval_seconds)
             else:
                 if has_ended:
                     return
-                self.over.wait(self.pauses.attempt)
+                self.over.wait(self.pauses.retry_interval_seconds)
             if self.follower.closed.is_set():
                 return
             pod = call_with_retries(partial(self.cluster.pod, name), self.pauses)
@@ -265,8 +265,10 @@ class _Following:
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:
     """Yield the lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
-        is_wanted = event.get("type") == "Warning" and event.get("reason") != EXPECTED
+        is_wanted = event.get("type") == "Warning" and event.get("reason") != FAILED_PROBE
         if is_wanted and not may_pass(event) and event_time(event) >= since:
             subject = str(event.get("involvedObject", {}).get("name", ""))
-            text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
+            text = one_line(
+                f"{event.get('reason')}: {event.get('message', '')}", _MAX_WARNING_CHARACTERS
+            )
             yield LogLine(subject, text)

@@ -18,9 +18,9 @@ from hvdchart.errors import FileError
 
 _NEGOTIATE = "NEGOTIATE_"
 # The number of largest waits in a report.
-_MOST = 5
+_MAX_REPORTED_WAITS = 5
 # The maximum number of characters of a tensor's name.
-_LONGEST_NAME = 60
+_MAX_NAME_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def waits_report(waits: list[Wait]) -> list[str]:
     slowest = sorted(of_rank.items(), key=lambda item: -sum(item[1]))
     lines += [
         f"  rank {rank} was last {len(seconds)} times; others waited {sum(seconds):.2f} s for it"
-        for rank, seconds in slowest[:_MOST]
+        for rank, seconds in slowest[:_MAX_REPORTED_WAITS]
     ]
-    largest = sorted(waits, key=lambda wait: -wait.seconds)[:_MOST]
+    largest = sorted(waits, key=lambda wait: -wait.seconds)[:_MAX_REPORTED_WAITS]
     if largest:
         lines.append("largest waits:")
     lines += [
@@ -74,16 +74,16 @@ def short_name(tensor: str) -> str:
 
     Frameworks join the names of all layers above: only the first and the last ones are shown.
     """
-    if len(tensor) <= _LONGEST_NAME:
+    if len(tensor) <= _MAX_NAME_CHARACTERS:
         return tensor
     parts = re.split(r"([/.])", tensor)
-    first = parts[0][: _LONGEST_NAME // 3]
+    first = parts[0][: _MAX_NAME_CHARACTERS // 3]
     last = ""
     for part in reversed(parts[1:]):
-        if len(first) + len(last) + len(part) + 3 > _LONGEST_NAME:
+        if len(first) + len(last) + len(part) + 3 > _MAX_NAME_CHARACTERS:
             break
         last = part + last
-    return f"{first}...{last or tensor[-_LONGEST_NAME // 2 :]}"
+    return f"{first}...{last or tensor[-_MAX_NAME_CHARACTERS // 2 :]}"
 
 
 def read_events(text: str) -> list[dict[str, Any]]:

@@ -31,9 +31,9 @@ from hvdchart.run.state.release import Object
 
 T = TypeVar("T")
 # Seconds to wait for a list or an object: a busy API server needs seconds, and a user waits.
-TIMEOUT_SECONDS = 30
+READ_TIMEOUT_SECONDS = 30
 # Bytes of a line that are kept. An object in a response is smaller: etcd's limit is 1.5 MiB.
-LONGEST_LINE = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 # Seconds until TCP asks a silent peer whether it is there, and between two such questions, and the
 # number of questions without an answer. A gateway forgets connections on which nothing is sent.
 # TCP_KEEPALIVE is the name of TCP_KEEPIDLE on macOS.
@@ -50,7 +50,7 @@ _SOCKET_OPTIONS = [
 # The text that urllib3 puts before the reason of a failed connection.
 _OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
 # The maximum number of characters of the API server's reason to refuse a request.
-_LONGEST = 2000
+_MAX_REASON_CHARACTERS = 2000
 
 
 class Lines(NamedTuple):
@@ -120,7 +120,9 @@ class Api:
     errors: "list pods in namespace team". Each method raises ClusterError.
     """
 
-    def __init__(self, connection: ApiConnection, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, connection: ApiConnection, timeout_seconds: float = READ_TIMEOUT_SECONDS
+    ) -> None:
         self.namespace = connection.namespace
         self._timeout_seconds = timeout_seconds
         self._connection = connection
@@ -321,7 +323,7 @@ def _split(chunks: Iterable[bytes], has_end: bool) -> Iterator[bytes]:
         first, *others = chunk.split(b"\n")
         parts.append(first)
         size += len(first)
-        if not others and size <= LONGEST_LINE:
+        if not others and size <= MAX_LINE_BYTES:
             continue
         yield b"".join(parts)
         yield from others[:-1]
@@ -378,7 +380,7 @@ def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
 
 def _reason(status: int, message: Any) -> str:
     """Explain why the API server refuses a request, and what to do if that is known."""
-    message = one_line(str(message), _LONGEST)
+    message = one_line(str(message), _MAX_REASON_CHARACTERS)
     if status == 401:
         return (
             f"the API server does not accept your credentials ({message}); renew those in the "

@@ -17,8 +17,8 @@ from hvdchart.interrupts import terminated_on_exception
 from hvdchart.run.state.release import Object, component_of
 
 # The maximum output of a command in a pod in bytes, and the number of kubectl processes at a time.
-_MOST = 512 << 20
-_AT_ONCE = 16
+_MAX_OUTPUT_BYTES = 512 << 20
+_MAX_PROCESSES = 16
 # Runs a command, or the image's shell, in the folder of the user's code if there is one, with its
 # packages (hvd_pods/pod/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
@@ -72,12 +72,14 @@ class Kubectl:
             ) as process,
             terminated_on_exception(process),
         ):
-            content = pipe_of(process.stdout).read(_MOST + 1)
-            if len(content) > _MOST:
-                raise ClusterError(f"{command[0]} in pod {pod} prints more than {_MOST >> 20} MiB")
+            content = pipe_of(process.stdout).read(_MAX_OUTPUT_BYTES + 1)
+            if len(content) > _MAX_OUTPUT_BYTES:
+                raise ClusterError(
+                    f"{command[0]} in pod {pod} prints more than {_MAX_OUTPUT_BYTES >> 20} MiB"
+                )
             if process.wait():
                 errors.seek(0)
-                reason = one_line(errors.read(_MOST).decode(errors="replace"))
+                reason = one_line(errors.read(_MAX_OUTPUT_BYTES).decode(errors="replace"))
                 raise ClusterError(f"cannot run {command[0]} in pod {pod}: {reason}")
         return content
 
@@ -98,7 +100,7 @@ class Kubectl:
                 return name, problem
             return name, answer.decode(errors="replace")
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_MAX_PROCESSES) as pool:
             answers = list(pool.map(ask, pods))
         problems = [answer for _, answer in answers if isinstance(answer, ClusterError)]
         if problems and len(problems) == len(answers):

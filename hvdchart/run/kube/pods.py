@@ -14,11 +14,11 @@ from hvdchart.run.state.release import Object
 from hvdchart.run.state.run_problems import problem_of
 
 # A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
-UNKNOWN_USER = 1000680000
+UNKNOWN_USER_ID = 1000680000
 # Seconds for such a pod: an image of many GB may have to be pulled first.
-POD_SECONDS = 3600
+POD_TIMEOUT_SECONDS = 3600
 # Seconds before a watch is opened again.
-_PAUSE = 1.0
+_WATCH_RETRY_DELAY_SECONDS = 1.0
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
 
@@ -49,11 +49,11 @@ def restricted_pod(purpose: str, image: str, command: Sequence[str]) -> Object:
         },
         "spec": {
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": POD_SECONDS,
+            "activeDeadlineSeconds": POD_TIMEOUT_SECONDS,
             "automountServiceAccountToken": False,
             "securityContext": {
                 "runAsNonRoot": True,
-                "runAsUser": UNKNOWN_USER,
+                "runAsUser": UNKNOWN_USER_ID,
                 "runAsGroup": 0,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
@@ -67,9 +67,9 @@ def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object
     """Wait until a pod is in one of these phases; return the pod.
 
     Raises ClusterError when it cannot start or is deleted, and when it is in none after
-    POD_SECONDS.
+    POD_TIMEOUT_SECONDS.
     """
-    until = time.monotonic() + POD_SECONDS
+    until = time.monotonic() + POD_TIMEOUT_SECONDS
     while time.monotonic() < until:
         for pod in _states(cluster, name):
             if pod["status"].get("phase") in phases:
@@ -77,8 +77,8 @@ def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object
             problem = problem_of(pod, [])
             if problem:
                 raise ClusterError(f"pod {name}: {problem.reason}; {problem.remedy}")
-        time.sleep(_PAUSE)
-    raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_SECONDS} s")
+        time.sleep(_WATCH_RETRY_DELAY_SECONDS)
+    raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_TIMEOUT_SECONDS} s")
 
 
 def _states(cluster: Cluster, name: str) -> Iterator[Object]:

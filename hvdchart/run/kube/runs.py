@@ -18,7 +18,7 @@ from hvdchart.run.state.view import RunView
 from hvdchart.text import join_names
 
 # With at most so many releases, a list reads the record of each.
-_FEW = 50
+_RECORDS_MAX_RELEASES = 50
 # The labelled objects that show a run.
 _RUN_KINDS = ("jobs", "statefulsets", "pods")
 
@@ -82,7 +82,7 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
             place = metadata.get("namespace", cluster.namespace)
             by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
     runs = []
-    has_few = len(by_release) <= _FEW
+    has_few = len(by_release) <= _RECORDS_MAX_RELEASES
     for (place, name), objects in sorted(by_release.items()):
         jobs, stateful_sets, pods = (objects.get(kind, []) for kind in _RUN_KINDS)
         release = Release(name, jobs, stateful_sets, pods)

@@ -13,12 +13,12 @@ from hvd_pods.shared import record as records
 from hvd_pods.shared.untrusted import one_line
 
 # The maximum length of a loss that is a text, such as nan.
-_LONGEST_LOSS = 20
+_MAX_LOSS_CHARACTERS = 20
 # Seconds without a step after which the time since the last step is shown.
-_LATE = 60
-_MINUTE = 60
-_HOUR = 3600
-_DAY = 86400
+_LATE_STEP_SECONDS = 60
+_MINUTE_SECONDS = 60
+_HOUR_SECONDS = 3600
+_DAY_SECONDS = 86400
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Progress:
         if speed is not None:
             digits = ".0f" if speed >= 100 else ".3g"
             parts.append(f"{speed:{digits}} samples/s")
-        if not is_over and self.idle_seconds > _LATE:
+        if not is_over and self.idle_seconds > _LATE_STEP_SECONDS:
             parts.append(f"no step for {duration(self.idle_seconds)}")
         elif not is_over and self.seconds_left is not None:
             parts.append(f"about {duration(self.seconds_left)} left")
@@ -75,7 +75,7 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
     return Progress(
         step=entry.step,
         steps=entry.steps,
-        loss=one_line(loss, _LONGEST_LOSS) if isinstance(loss, str) else loss,
+        loss=one_line(loss, _MAX_LOSS_CHARACTERS) if isinstance(loss, str) else loss,
         samples_per_second=entry.samples_per_second,
         seconds_left=entry.seconds_left,
         idle_seconds=_idle_seconds(record.get(records.RecordKey.RENEWED, ""), entry.time),
@@ -85,13 +85,13 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
 
 def duration(seconds: float) -> str:
     """Format a duration with a suitable unit: 40 s, 4 min, 2.5 h, 3.1 d."""
-    if seconds < 2 * _MINUTE:
+    if seconds < 2 * _MINUTE_SECONDS:
         return f"{seconds:.0f} s"
-    if seconds < 2 * _HOUR:
-        return f"{seconds / _MINUTE:.0f} min"
-    if seconds < 2 * _DAY:
-        return f"{seconds / _HOUR:.1f} h"
-    return f"{seconds / _DAY:.1f} d"
+    if seconds < 2 * _HOUR_SECONDS:
+        return f"{seconds / _MINUTE_SECONDS:.0f} min"
+    if seconds < 2 * _DAY_SECONDS:
+        return f"{seconds / _HOUR_SECONDS:.1f} h"
+    return f"{seconds / _DAY_SECONDS:.1f} d"
 
 
 def _idle_seconds(renewed: str, time: str) -> int:

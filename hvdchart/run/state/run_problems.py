@@ -10,8 +10,8 @@ from hvdchart.run.state.release import Object, event_time
 from hvdchart.run.state.stalls import seconds_of
 
 # Seconds for which a Secret with the release's keys may be missing: the master creates it.
-_SECRET_WITHIN = 5.0
-_KEYS_WITHIN = 60.0
+_SECRET_GRACE_PERIOD_SECONDS = 5.0
+_KEYS_GRACE_PERIOD_SECONDS = 60.0
 _KEYS = 'volume "keys"'
 
 
@@ -53,7 +53,7 @@ def may_pass(event: Object) -> bool:
         return False
     first = seconds_of(str(event.get("firstTimestamp")))
     last = seconds_of(event_time(event))
-    within = _KEYS_WITHIN if _KEYS in message else _SECRET_WITHIN
+    within = _KEYS_GRACE_PERIOD_SECONDS if _KEYS in message else _SECRET_GRACE_PERIOD_SECONDS
     return first > 0 and last > 0 and last - first < within
 
 

@@ -14,9 +14,9 @@ from hvdchart.run.state.status import Status
 from hvdchart.text import table
 
 # Characters of a reason: the maximum length of a container's last message.
-LONGEST_REASON_CHARACTERS = 4096
+MAX_REASON_CHARACTERS = 4096
 # More pods than fit on a screen.
-_MOST_PODS = 30
+_MAX_SHOWN_PODS = 30
 _RUNNING = "Running"
 
 
@@ -29,12 +29,12 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
     if status.progress:
         yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
     if status.stall:
-        text = one_line(status.stall.text(), LONGEST_REASON_CHARACTERS)
+        text = one_line(status.stall.text(), MAX_REASON_CHARACTERS)
         yield f"stalled{_waited(status, now)}: {text}"
     if status.warning:
         yield f"warning: {status.warning}"
     if status.reason:
-        yield f"why: {one_line(status.reason, LONGEST_REASON_CHARACTERS)}"
+        yield f"why: {one_line(status.reason, MAX_REASON_CHARACTERS)}"
     if status.remedy:
         yield f"what to do: {status.remedy}"
     yield from _pod_lines(status)
@@ -79,7 +79,7 @@ def _pod_lines(status: Status) -> Iterator[str]:
     """Yield a line for each pod; of many pods, only for those with another state than running."""
     pods = status.pods
     shown = pods
-    if len(pods) > _MOST_PODS:
+    if len(pods) > _MAX_SHOWN_PODS:
         shown = tuple(pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem)
     width = max((len(pod.name) for pod in shown), default=0)
     for pod in shown:
@@ -121,7 +121,7 @@ def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) ->
             step = str(run.progress.step)
             step += "" if run.progress.steps is None else f"/{run.progress.steps}"
             loss = run.progress.loss_text or "-"
-        reason = one_line(run.reason, LONGEST_REASON_CHARACTERS)
+        reason = one_line(run.reason, MAX_REASON_CHARACTERS)
         shown = (workers, attempt, age, took, step, loss, reason)
         rows.append((namespace, run.name, run.state, *shown))
     return table(rows)

@@ -23,7 +23,7 @@ from hvd_pods.rules.effects import (
 )
 from hvd_pods.rules.events import Event, Started, WorkerAnswers
 from hvd_pods.rules.reported_progress import Progress
-from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS
+from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS_PER_LEASE
 from tests.support.world import OTHER, World, leased, one_group
 from tests.unit.hvd_pods.master_pod import MasterPod
 
@@ -40,7 +40,7 @@ COSTS = {
 }
 # A watch of the workers' addresses begins with a list.
 WATCH = 2 * 60 / LIMITS.watch_seconds
-COMMAND = 60 / (LEASE_SECONDS / RENEWALS)
+COMMAND = 60 / (LEASE_SECONDS / RENEWALS_PER_LEASE)
 
 
 def rows() -> dict[str, tuple[float, float]]:

@@ -86,7 +86,7 @@ def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
 
 def test_a_call_that_cannot_reach_its_pods_ends(settings: dict[str, Any], programs: Path) -> None:
     (programs / "kubectl").write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
-    made = CallRelease(Cluster.connect(), "hvd", Helm(), str, print, answer_within=0.5)
+    made = CallRelease(Cluster.connect(), "hvd", Helm(), str, print, answer_timeout_seconds=0.5)
     with pytest.raises(ClusterError, match="no route"):
         made.connect(lambda: None)
 

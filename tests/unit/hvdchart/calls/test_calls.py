@@ -85,8 +85,8 @@ def test_large_results_arrive_complete(connection: Connection) -> None:
     def much(size: int) -> bytes:
         return bytes([own_rank()]) * size
 
-    results, _ = call(connection, much, 3 * wire.CHUNK)
-    assert results == [bytes([number]) * 3 * wire.CHUNK for number in range(2)]
+    results, _ = call(connection, much, 3 * wire.CHUNK_BYTES)
+    assert results == [bytes([number]) * 3 * wire.CHUNK_BYTES for number in range(2)]
 
 
 def test_much_output_arrives_complete(connection: Connection) -> None:
@@ -100,7 +100,7 @@ def test_output_is_complete_however_slow_the_caller_is() -> None:
     """The launcher has ended before the caller reads."""
     server, caller = socket.socketpair()
     rank, output = socket.socketpair()
-    made = call_server.Call(1, b"", server, output_within=1.0)
+    made = call_server.Call(1, b"", server, output_silence_seconds=1.0)
     made.take(0, 1, output)
     with caller, rank, caller.makefile("rb") as frames, ThreadPoolExecutor() as threads:
         written = threads.submit(rank.sendall, b"line\n" * 200_000)
@@ -148,9 +148,9 @@ def test_helper_that_a_function_leaves_does_not_keep_the_results(
 
 def test_line_of_any_length_arrives(connection: Connection) -> None:
     def print_much() -> None:
-        os.write(1, b"x" * 3 * wire.CHUNK)
+        os.write(1, b"x" * 3 * wire.CHUNK_BYTES)
 
-    assert call(connection, print_much)[1].count("x") == 6 * wire.CHUNK
+    assert call(connection, print_much)[1].count("x") == 6 * wire.CHUNK_BYTES
 
 
 def test_last_words_of_a_rank_that_crashes_arrive(connection: Connection) -> None:
@@ -373,7 +373,7 @@ def test_server_fails_when_its_caller_misses_a_worker(tmp_path: Path) -> None:
     ("argument", "says"),
     [
         (threading.Lock(), "lock"),
-        (bytes(wire.LARGEST_CALL), "64.0 MiB .* 64 MiB"),
+        (bytes(wire.MAX_CALL_BYTES), "64.0 MiB .* 64 MiB"),
     ],
 )
 def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> None:
@@ -399,7 +399,7 @@ def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says:
 
 
 HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())
-PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
+PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK_BYTES))
 
 
 @pytest.mark.parametrize(
@@ -422,11 +422,16 @@ def test_server_that_says_too_little_is_reported(
     error: type[HvdchartError],
     says: str,
 ) -> None:
-    silent_for = 0.5 if error is ClusterError else 60.0
+    silence_timeout_seconds = 0.5 if error is ClusterError else 60.0
     command = ["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]
     (tmp_path / "said").write_bytes(b"".join(frame.encode() for frame in frames))
     with pytest.raises(error, match=says):
-        call(Connection(command, beat_every=0.1, silent_for=silent_for), own_rank)
+        call(
+            Connection(
+                command, heartbeat_seconds=0.1, silence_timeout_seconds=silence_timeout_seconds
+            ),
+            own_rank,
+        )
 
 
 @pytest.fixture
@@ -457,8 +462,8 @@ def test_only_a_caller_that_says_nothing_counts_as_gone(
     folders = [tmp_path / name for name in ("waiting", "pids")]
     for folder in folders:
         folder.mkdir()
-    waits = impatient[0].connect(beat_every=0.1, silent_for=60.0)
-    quiet = impatient[1].connect(beat_every=60.0, silent_for=60.0)
+    waits = impatient[0].connect(heartbeat_seconds=0.1, silence_timeout_seconds=60.0)
+    quiet = impatient[1].connect(heartbeat_seconds=60.0, silence_timeout_seconds=60.0)
     with closing(waits), closing(quiet), ThreadPoolExecutor() as threads:
         longer = threads.submit(call, waits, wait_for_file, str(folders[0]), "end")
         try:

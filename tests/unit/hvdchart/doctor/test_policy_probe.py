@@ -28,7 +28,7 @@ Listen = Callable[[str, bytes | None], FakeWorker]
 @pytest.fixture
 def ports() -> Ports:
     """The port that the policy admits and the other one, of this machine."""
-    return {"admitted": find_port(), "guarded": find_port()}
+    return {"admitted": find_port(), "blocked": find_port()}
 
 
 @pytest.fixture
@@ -38,20 +38,28 @@ def listen(ports: Ports) -> Iterator[Listen]:
         yield lambda name, sends: stack.enter_context(FakeWorker(sends, port=ports[name]))
 
 
-def probe(ports: Ports, settles: float = 0.3, within: float = TIMEOUT) -> str:
-    return policy_probe.probe(ADDRESS, **ports, settles=settles, within=within, pause=0.02)
+def probe(
+    ports: Ports, policy_timeout_seconds: float = 0.3, connect_timeout_seconds: float = TIMEOUT
+) -> str:
+    return policy_probe.probe(
+        ADDRESS,
+        **ports,
+        policy_timeout_seconds=policy_timeout_seconds,
+        connect_timeout_seconds=connect_timeout_seconds,
+        interval_seconds=0.02,
+    )
 
 
 @pytest.mark.parametrize(
     ("listening", "found"),
     [
-        ({"admitted": GREETING, "guarded": GREETING}, "open"),
+        ({"admitted": GREETING, "blocked": GREETING}, "open"),
         ({"admitted": GREETING}, "enforced"),
-        ({"admitted": GREETING, "guarded": ENDS}, "enforced"),
-        ({"admitted": GREETING, "guarded": SILENT}, "enforced"),
-        ({"admitted": GREETING, "guarded": b"HTTP/1.1 503 Service Unavailable\r\n"}, "enforced"),
-        ({"guarded": GREETING}, "unknown"),
-        ({"admitted": ENDS, "guarded": ENDS}, "unknown"),
+        ({"admitted": GREETING, "blocked": ENDS}, "enforced"),
+        ({"admitted": GREETING, "blocked": SILENT}, "enforced"),
+        ({"admitted": GREETING, "blocked": b"HTTP/1.1 503 Service Unavailable\r\n"}, "enforced"),
+        ({"blocked": GREETING}, "unknown"),
+        ({"admitted": ENDS, "blocked": ENDS}, "unknown"),
         ({}, "unknown"),
     ],
 )
@@ -61,9 +69,9 @@ def test_policy_is_enforced_if_a_pod_reaches_the_admitted_port_alone(
     for name, sends in listening.items():
         listen(name, sends)
     # An enforced policy is found before that time. A silent port takes the time of a connection.
-    settles = TIMEOUT if found == "enforced" else 0.3
-    within = 0.2 if SILENT in listening.values() else TIMEOUT
-    assert probe(ports, settles, within) == found
+    policy_timeout_seconds = TIMEOUT if found == "enforced" else 0.3
+    connect_timeout_seconds = 0.2 if SILENT in listening.values() else TIMEOUT
+    assert probe(ports, policy_timeout_seconds, connect_timeout_seconds) == found
 
 
 @pytest.mark.parametrize("connections", [1, 2])
@@ -71,15 +79,15 @@ def test_connections_that_fail_by_chance_are_no_sign_of_a_policy(
     connections: int, listen: Listen, ports: Ports
 ) -> None:
     listen("admitted", GREETING)
-    listen("guarded", GREETING).lost = connections
+    listen("blocked", GREETING).lost = connections
     assert probe(ports) == "open"
 
 
 def test_policy_may_need_seconds_to_hold(listen: Listen, ports: Ports) -> None:
     listen("admitted", GREETING)
-    later = threading.Timer(0.3, listen("guarded", GREETING).close)
+    later = threading.Timer(0.3, listen("blocked", GREETING).close)
     later.start()
-    assert probe(ports, settles=TIMEOUT) == "enforced"
+    assert probe(ports, policy_timeout_seconds=TIMEOUT) == "enforced"
     later.join()
 
 
@@ -89,10 +97,10 @@ def test_listening_pod_greets_at_both_ports_from_the_same_moment(
     """Again and again, also after clients that go at once."""
     listening = threading.Thread(target=policy_probe.serve, kwargs={**ports, "seconds": 3.0})
     listening.start()
-    admitted, guarded = ports.values()
+    admitted, blocked = ports.values()
     wait_until(lambda: policy_probe.is_reached(ADDRESS, admitted), TIMEOUT, "it listens")
-    socket.create_connection((ADDRESS, guarded)).close()
-    assert policy_probe.is_reached(ADDRESS, guarded)
-    assert policy_probe.is_reached(ADDRESS, guarded)
+    socket.create_connection((ADDRESS, blocked)).close()
+    assert policy_probe.is_reached(ADDRESS, blocked)
+    assert policy_probe.is_reached(ADDRESS, blocked)
     listening.join(TIMEOUT)
     assert not listening.is_alive()

@@ -24,7 +24,7 @@ from hvdchart.image.check_image import (
 )
 from hvdchart.image.engines import choose_engine, run_in
 from hvdchart.image.probe import MARK
-from hvdchart.run.kube.pods import UNKNOWN_USER
+from hvdchart.run.kube.pods import UNKNOWN_USER_ID
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
@@ -32,7 +32,7 @@ from tests.unit.hvdchart.command import Command
 PROGRAMS = ("python3", "mpirun")
 GOOD: dict[str, Any] = {
     "python": "3.8.10",
-    "user": UNKNOWN_USER,
+    "user": UNKNOWN_USER_ID,
     "ssl": {"version": "OpenSSL 3.0.15", "error": ""},
     "programs": {name: f"/usr/bin/{name}" for name in PROGRAMS},
     "mpi": "mpirun (Open MPI) 4.1.4",
@@ -94,7 +94,7 @@ def test_mpi_that_the_run_brings_is_no_reason_to_refuse_an_image() -> None:
     ("output", "errors", "message"),
     [
         ("", "exec: python3: executable file not found", "executable file not found"),
-        ("", "1\n2\n3\n4\n5\n6\n", f"{UNKNOWN_USER}: 2; 3; 4; 5; 6. "),
+        ("", "1\n2\n3\n4\n5\n6\n", f"{UNKNOWN_USER_ID}: 2; 3; 4; 5; 6. "),
     ],
 )
 def test_image_without_a_usable_python_is_an_error_with_its_output(
@@ -273,7 +273,7 @@ def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, progra
     done = hvdchart("image", "check", "image:1", "--engine", "docker")
     assert (done.code, done.errors) == (0, "")
     assert done.output.startswith("image:1\n  ok  Python 3.8+")
-    assert f"--user={UNKNOWN_USER}:0" in docker.calls[-1].arguments
+    assert f"--user={UNKNOWN_USER_ID}:0" in docker.calls[-1].arguments
 
 
 def test_image_check_shows_the_progress_of_a_pull(hvdchart: Command, programs: Path) -> None:

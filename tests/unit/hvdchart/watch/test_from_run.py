@@ -15,7 +15,7 @@ from hvd_pods.shared.run_events import RunEvent
 from hvdchart.run.inside.top import parse_probe
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView
-from hvdchart.watch.from_run import MOST_LINES, MOST_MARKS, MOST_ROWS, build_view
+from hvdchart.watch.from_run import MAX_LINES, MAX_MARKS, MAX_ROWS, build_view
 from hvdchart.watch.view_model import Mark, View
 from tests.unit.hvdchart.watch import sample
 from tests.unit.hvdchart.watch.sample import BEGAN
@@ -173,15 +173,15 @@ def test_a_run_that_ends_is_finishing_and_not_without_workers() -> None:
 
 def test_what_a_stranger_writes_controls_no_terminal_and_has_a_limit() -> None:
     release = sample.training()
-    for number in range(MOST_MARKS + 50):
+    for number in range(MAX_MARKS + 50):
         failed = sample.happened(500 + number, "Failed", f"{number} {EVIL * 9}")
         release.events.append(failed)
-    lines = [f"{EVIL}{n}" for n in range(MOST_LINES + 50)]
+    lines = [f"{EVIL}{n}" for n in range(MAX_LINES + 50)]
     view = build_view(RunView(release), "team", BEGAN + 9000, lines=lines, usage_problem=EVIL)
     texts = [*view.log, *(mark.text for mark in view.marks), view.reason, view.usage_problem]
     assert all(text.isprintable() for text in texts)
-    assert (len(view.log), len(view.marks)) == (MOST_LINES, MOST_MARKS)
-    assert view.log[-1].endswith(str(MOST_LINES + 49))
+    assert (len(view.log), len(view.marks)) == (MAX_LINES, MAX_MARKS)
+    assert view.log[-1].endswith(str(MAX_LINES + 49))
 
 
 def test_of_many_ranks_the_first_have_rows() -> None:
@@ -189,7 +189,7 @@ def test_of_many_ranks_the_first_have_rows() -> None:
     variable = release.jobs[0]["spec"]["template"]["spec"]["containers"][0]["env"][0]
     variable["value"] = variable["value"].replace('"slots": 1', '"slots": 100')
     view = build_view(RunView(release), "team", BEGAN)
-    assert (len(view.rows), view.more_rows) == (MOST_ROWS, 401 - MOST_ROWS)
+    assert (len(view.rows), view.more_rows) == (MAX_ROWS, 401 - MAX_ROWS)
 
 
 anything = st.none() | st.integers() | st.floats() | st.sampled_from([EVIL, 10**400, "9" * 500])

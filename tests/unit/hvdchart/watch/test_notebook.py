@@ -21,7 +21,7 @@ from tests.unit.hvdchart.watch.browser import document_of, needs_browser
 
 pytestmark = pytest.mark.timeout(120)
 # The view is shown at once, and after each change.
-show_beside = partial(beside_call, show_after=0.0, show_every=0.0)
+show_beside = partial(beside_call, first_view_delay_seconds=0.0, view_interval_seconds=0.0)
 BEGINNINGS = "[hvd] rank 0 of 2 on hvd-worker-0, CPUs 0\n[1,1]<stdout>:[hvd] rank 1 of 2 on x\n"
 
 

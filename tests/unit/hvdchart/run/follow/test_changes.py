@@ -18,7 +18,7 @@ from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, event, jo
 
 pytestmark = pytest.mark.timeout(120)
 # The objects are read only after a change.
-SHORT = Pauses(settle=0.01, read_every=60.0, attempt=0.01)
+SHORT = Pauses(settle_seconds=0.01, read_interval_seconds=60.0, retry_interval_seconds=0.01)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_release_is_read_again_at_an_event_about_an_object_of_another_prefix
 ) -> None:
     """As with `fullnameOverride: lab`."""
     fake_cluster.put("jobs", job(name="lab-master-1"))
-    pauses = SHORT._replace(read_every=600.0)
+    pauses = SHORT._replace(read_interval_seconds=600.0)
     runs = watch_run(Cluster.connect(), "hvd", kinds=["events"], pauses=pauses)
     assert next(runs).release.events == []
     fake_cluster.put("events", event("lab-worker-0", "Pod", "FailedMount", ""))
@@ -71,7 +71,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
 def test_a_server_that_stays_away_is_an_error(cluster: Cluster, fake_cluster: FakeCluster) -> None:
     fake_cluster.refusals["pods list"] = (503, "starting")
     with pytest.raises(ClusterError, match="pods in namespace team: starting"):
-        wait_for_end(cluster, "hvd", pauses=SHORT._replace(retry=0.05))
+        wait_for_end(cluster, "hvd", pauses=SHORT._replace(retry_timeout_seconds=0.05))
 
 
 def test_a_watch_that_breaks_is_opened_again(cluster: Cluster) -> None:
@@ -84,7 +84,9 @@ def test_a_watch_that_breaks_is_opened_again(cluster: Cluster) -> None:
         raise ClusterError("cannot watch jobs: the connection was reset")
 
     cluster.watch = break_watch  # type: ignore[method-assign,assignment]
-    runs = watch_run(cluster, "hvd", kinds=["jobs"], pauses=SHORT._replace(retry=0.0))
+    runs = watch_run(
+        cluster, "hvd", kinds=["jobs"], pauses=SHORT._replace(retry_timeout_seconds=0.0)
+    )
     assert [len(run.pods) for run in islice(runs, 4)] == [3] * 4
 
 

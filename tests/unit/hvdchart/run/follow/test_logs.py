@@ -23,8 +23,8 @@ pytestmark = pytest.mark.timeout(120)
 MASTER = pod("hvd-master-1-a", "master", RUNNING)
 WORKER = pod("hvd-worker-0", "worker", RUNNING)
 DONE = job(("Complete", "", ""))
-PAUSES = Pauses(attempt=0.01)
-IMPATIENT = PAUSES._replace(retry=0.1, read_every=0.2)
+PAUSES = Pauses(retry_interval_seconds=0.01)
+IMPATIENT = PAUSES._replace(retry_timeout_seconds=0.1, read_interval_seconds=0.2)
 LATER = "2026-01-01T10:00:06.5Z"
 
 
@@ -90,7 +90,7 @@ def end_in_a_line(handler: Handler) -> None:
         (end_in_a_line, PAUSES),
         (faults.cut_chunk, PAUSES),
         (faults.reset, PAUSES),
-        (lambda handler: handler.api.closed.wait(), PAUSES._replace(silence=0.2)),
+        (lambda handler: handler.api.closed.wait(), PAUSES._replace(log_silence_seconds=0.2)),
     ],
     ids=["ended", "ended in a line", "cut", "reset", "silent"],
 )

@@ -10,7 +10,7 @@ import pytest
 from urllib3.util import connection
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.api import LONGEST_LINE, Api
+from hvdchart.run.kube.api import MAX_LINE_BYTES, Api
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubeconfig import find_connection
 from hvdchart.run.kube.kubectl import Kubectl
@@ -91,7 +91,7 @@ def test_log_without_line_ends_is_read_in_parts_and_in_time(fake_cluster: FakeCl
     fake_cluster.fail("GET", "core/pods/hvd-1/log", answer)
     first, *parts, last = Cluster.connect().log("hvd-1", "worker")
     assert (first, sum(map(len, parts)), last) == ("first", size, "last")
-    assert max(map(len, parts)) < LONGEST_LINE + (1 << 20)
+    assert max(map(len, parts)) < MAX_LINE_BYTES + (1 << 20)
 
 
 def test_silent_connection_is_probed(
