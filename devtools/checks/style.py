@@ -1,5 +1,5 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
-lines, tests that import from other tests, constants of the pods named by an adjective alone, long
+lines, tests that import from other tests, constants whose names lack a subject or a unit, long
 lines of Markdown and templates, and lines of values.source.yaml with several keys.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
@@ -11,13 +11,15 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST_LINE = 100
+MAX_LINE_CHARACTERS = 100
 # As .editorconfig says of *.tpl; the notes have such lines, too.
-LONGEST_TEMPLATE_LINE = 110
+MAX_TEMPLATE_LINE_CHARACTERS = 110
 # Split, so that this file does not match.
 SKIP = "# fmt" + ": skip"
 # Parts of a line of Markdown that cannot be broken: a code span, a link.
@@ -26,8 +28,31 @@ VALUES = Path("charts/horovod/values.source.yaml")
 TEMPLATES = "charts/horovod/templates/*.tpl"
 NOTES = "charts/horovod/templates/NOTES.txt"
 PROGRAMS = "charts/horovod/files/*.py"
-# Names of a bound that do not say of what, and in which unit.
-BARE_BOUNDS = {"HIGHEST", "LARGEST", "LONGEST", "LOWEST", "MOST", "SHORTEST", "SMALLEST"}
+Check: TypeAlias = Callable[[str], Iterator[tuple[int, str]]]
+
+
+class NameRule(NamedTuple):
+    """A form that no constant's name has, and the form to use instead."""
+
+    form: re.Pattern[str]
+    remedy: str
+
+
+# An adjective says neither what is bounded nor in which unit.
+BARE_BOUND = NameRule(
+    re.compile(r"FEW|HIGHEST|LARGEST|LAST|LEAST|LONGEST|LOWEST|MOST|SHORTEST|SMALLEST"),
+    "name its subject and its unit, as MAX_LINE_BYTES does",
+)
+DURATION = NameRule(
+    re.compile(r"(.*_)?(AFTER|EVERY|FOR|UNTIL|WITHIN)"),
+    "end the name of a duration with its unit, as CONNECT_TIMEOUT_SECONDS does",
+)
+# The names of limits have one form.
+SUPERLATIVE = NameRule(
+    re.compile(r"(FEWEST|HIGHEST|LARGEST|LEAST|LONGEST|LOWEST|MOST|SHORTEST|SMALLEST)_.*"),
+    "begin the name of a limit with MAX or MIN",
+)
+NAME_RULES = (BARE_BOUND, DURATION, SUPERLATIVE)
 
 
 def python_problems(text: str) -> Iterator[tuple[int, str]]:
@@ -73,12 +98,21 @@ def _is_of_tests(node: ast.ImportFrom) -> bool:
     )
 
 
-def constant_problems(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and problem for each constant of a module that is named by an adjective alone."""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("_") in BARE_BOUNDS:
-            name = ast.unparse(node.targets[0])
-            yield node.lineno, f"{name}: name its subject and its unit, as LONGEST_FRAME_BYTES does"
+def constant_problems(
+    text: str, rules: Collection[NameRule] = NAME_RULES
+) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each constant of a module or class whose name breaks a rule."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        elif isinstance(node, ast.AnnAssign):
+            target = node.target
+        else:
+            continue
+        if isinstance(target, ast.Name) and target.id.isupper():
+            for rule in rules:
+                if rule.form.fullmatch(target.id.strip("_")):
+                    yield node.lineno, f"{target.id}: {rule.remedy}"
 
 
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
@@ -91,17 +125,22 @@ def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
         content = line.strip()
         if content.removeprefix("- ").startswith(("```", "~~~")):
             in_code = not in_code
-        if in_code or len(line) <= LONGEST_LINE or line.startswith("    ") or content[0] == "|":
+        if (
+            in_code
+            or len(line) <= MAX_LINE_CHARACTERS
+            or line.startswith("    ")
+            or content[0] == "|"
+        ):
             continue
         if len(UNBREAKABLE.sub("_", content.removeprefix("- ")).split()) > 1:
-            yield number, f"{len(line)} characters: wrap the line at {LONGEST_LINE}"
+            yield number, f"{len(line)} characters: wrap the line at {MAX_LINE_CHARACTERS}"
 
 
 def template_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each long line of a template."""
     for number, line in enumerate(text.splitlines(), 1):
-        if len(line) > LONGEST_TEMPLATE_LINE:
-            yield number, f"{len(line)} characters: use at most {LONGEST_TEMPLATE_LINE}"
+        if len(line) > MAX_TEMPLATE_LINE_CHARACTERS:
+            yield number, f"{len(line)} characters: use at most {MAX_TEMPLATE_LINE_CHARACTERS}"
 
 
 def values_problems(text: str) -> Iterator[tuple[int, str]]:
@@ -123,14 +162,19 @@ def files(*patterns: str) -> list[Path]:
 
 def main() -> int:
     """Print all problems. Return 1 when there is one."""
-    checks = {
+    checks: dict[str, Check] = {
         "*.py": python_problems,
+        "devtools/*.py": constant_problems,
+        "hvdchart/*.py": constant_problems,
+        "images/*.py": constant_problems,
         PROGRAMS: constant_problems,
         "*.md": markdown_problems,
         str(VALUES): values_problems,
         TEMPLATES: template_problems,
         NOTES: template_problems,
     }
+    # The limits and durations of these programs have older names.
+    checks[PROGRAMS] = partial(constant_problems, rules=[BARE_BOUND])
     found = [
         f"{file}:{number}: {problem}"
         for pattern, check in checks.items()
