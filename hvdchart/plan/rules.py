@@ -100,6 +100,15 @@ def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
     return per_socket if not rest and left >= per_socket else 0
 
 
+def has_rank_on_two_sockets(group: NodeGroup, slots: int) -> bool:
+    """Return whether a rank gets cores of two sockets: ranks take the next cores in order."""
+    per_rank = cores_per_rank(group, slots)
+    reserved = reserved_cores(group)
+    # Each end of a socket but the last, counted in cores that ranks may use.
+    ends = (number * socket_cores(group) - reserved for number in range(1, group.sockets or 1))
+    return any(0 < end < slots * per_rank and end % per_rank for end in ends)
+
+
 def slots(group: NodeGroup) -> Rule:
     """Plan one rank per GPU; without GPUs one rank per NUMA node, by default a socket."""
     if group.gpus:

@@ -178,10 +178,11 @@ def _sockets(plan: GroupPlan) -> Iterator[str]:
     if group.gpus:
         return
     if plan.slots % sockets:
-        yield (
-            f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
-            "make slots a multiple of sockets"
-        )
+        if rules.has_rank_on_two_sockets(group, plan.slots):
+            yield (
+                f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
+                "make slots a multiple of sockets"
+            )
     elif (
         sockets > 1
         and topology.reserved_cores(group)

@@ -272,9 +272,28 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
 
 
 @pytest.mark.parametrize(
+    "node",
+    [
+        # Two cores for each rank: the first socket has three ranks.
+        "coresPerSocket: 6, sockets: 2, tuning: {slots: 5}",
+        # The cores of the ranks end before the second socket ends, or where it begins.
+        "coresPerSocket: 4, sockets: 2, tuning: {slots: 3}",
+        "coresPerSocket: 3, sockets: 2, tuning: {slots: 5}",
+        f"{STATIC}8, sockets: 2, reserved: {{cpu: 1}}, tuning: {{slots: 7}}",
+        # Ranks share cores.
+        "coresPerSocket: 2, sockets: 2, tuning: {slots: 5}",
+    ],
+)
+def test_ranks_whose_cores_end_with_a_socket_span_none(node: str) -> None:
+    assert not [line for line in plan_group(node).warnings if "two sockets" in line]
+
+
+@pytest.mark.parametrize(
     ("nodes", "rest", "says"),
     [
-        ("coresPerSocket: 4, sockets: 2, tuning: {slots: 3}", "", "span two sockets"),
+        ("coresPerSocket: 5, sockets: 2, tuning: {slots: 3}", "", "span two sockets"),
+        # The kubelet takes cores of the first socket.
+        (f"{STATIC}7, sockets: 2, reserved: {{cpu: 1}}, tuning: {{slots: 5}}", "", "span two"),
         ("gpus: 1", "volumes: {output: {emptyDir: {}}}", "deleted with"),
         ("gpus: 1", "volumes: {output: {pvc: a}}", "ReadWriteMany"),
         ("gpus: 1", "volumes: {data: {pvc: a}}", "`readOnly: true`"),
