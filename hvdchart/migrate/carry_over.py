@@ -85,7 +85,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: LauncherLine) -> None:
         ledger.put(("launch", "options"), line.options, old)
     # Exports get their entries with the environment, which has their values.
     for part in line.parts:
-        if part[1] != WORKER_MINIMUM:
+        if part.key != WORKER_MINIMUM:
             ledger.add_part(old, *part)
     for check in line.checks:
         ledger.add_check(check)
@@ -117,9 +117,9 @@ def carry_over_size(
         raise ledger.error(sized, problem, "limits that contain the ranks at the start")
     is_less = 0 < minimum < workers
     reason = f"{minimum} of {workers} workers" if is_less else "the run needs all workers"
-    for words, new, _ in line.parts:
-        if new == WORKER_MINIMUM:
-            ledger.add_part(old, words, new if is_less else "", reason)
+    for part in line.parts:
+        if part.key == WORKER_MINIMUM:
+            ledger.add_part(old, part.text, part.key if is_less else "", reason)
     if is_less:
         ledger.put(("worker", "minimum"), minimum, sized)
         ledger.add_check(
@@ -227,14 +227,15 @@ def exported(
     winning = dict(launcher) if line.exports_all else {}
     winning = {name: entry for name, entry in winning.items() if name not in OWN_OF_RANKS}
     winning |= _read_exports(line, launcher)
-    for option, name, value in line.exports:
-        if name in OWN_OF_RANKS:
-            ledger.add_part(old, f"{option} {name}", "", _SET_BY_CHART)
+    for export in line.exports:
+        text = f"{export.option} {export.variable}"
+        if export.variable in OWN_OF_RANKS:
+            ledger.add_part(old, text, "", _SET_BY_CHART)
             continue
         # The value may be a secret.
-        part = f"{option} {name}" if value is None else f"{option} {name}=..."
-        new = "worker.env" if name in winning else ""
-        ledger.add_part(old, part, new, "every rank has its worker's environment")
+        text += "" if export.value is None else "=..."
+        key = "worker.env" if export.variable in winning else ""
+        ledger.add_part(old, text, key, "every rank has its worker's environment")
     _check_unset(ledger, line, launcher)
     for name, entry in winning.items():
         _refuse_own_of_launcher(ledger, old, name, entry, launcher.keys() - winning.keys())
@@ -244,12 +245,13 @@ def exported(
 def _read_exports(line: LauncherLine, launcher: Mapping[str, Variable]) -> dict[str, Variable]:
     """Return the variables that the line exports by name, and whose value is known."""
     variables: dict[str, Variable] = {}
-    for _, name, value in line.exports:
+    for export in line.exports:
+        name = export.variable
         if name in OWN_OF_RANKS:
             continue
-        if value is not None:
+        if export.value is not None:
             # Kubernetes would replace $(NAME) and $$ in the new variable.
-            variables[name] = {"name": name, "value": re.sub(r"\$(?=[$(])", "$$", value)}
+            variables[name] = {"name": name, "value": re.sub(r"\$(?=[$(])", "$$", export.value)}
         elif name in launcher:
             variables[name] = launcher[name]
     return variables
@@ -258,7 +260,11 @@ def _read_exports(line: LauncherLine, launcher: Mapping[str, Variable]) -> dict[
 def _check_unset(ledger: Ledger, line: LauncherLine, launcher: Mapping[str, Variable]) -> None:
     """Add a check that lists exports without a value, unless images have their own."""
     known = {*launcher, *OWN_OF_RANKS, "PATH", "LD_LIBRARY_PATH", "HOME"}
-    unset = [name for _, name, value in line.exports if value is None and name not in known]
+    unset = [
+        export.variable
+        for export in line.exports
+        if export.value is None and export.variable not in known
+    ]
     if unset:
         ledger.add_check(
             f"the launcher gives {', '.join(unset)} to all ranks, and the file has no value: set "

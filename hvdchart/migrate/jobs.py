@@ -338,7 +338,7 @@ def _check_processes(
             f"{asked}",
         )
     ledger.change(each, ("worker", "slots"))
-    has_number = any(part[0].startswith("--nproc") for part in line.parts)
+    has_number = any(part.text.startswith("--nproc") for part in line.parts)
     if line.launcher == "torchrun" and not (asked or pods.gpus or has_number):
         ledger.add_check("torchrun started a process for each CPU of a pod: set worker.slots")
     if pods.gpus and pods.gpus != slots:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS, option_name
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
+from hvdchart.migrate.shell_words import as_written, refuse_unknown, unwrap_shell
 from hvdchart.spec import horovodrun
 from hvdchart.spec.horovodrun import (
     HorovodrunError,
@@ -27,12 +27,12 @@ from hvdchart.spec.horovodrun import (
     take_option,
 )
 from hvdchart.spec.launchers import nested_launcher
-from hvdchart.spec.yaml_tree import shorten
 
 # The launchers that an MPIJob or the old chart may have started.
 MPI_LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
 LAUNCHERS = (*MPI_LAUNCHERS, "srun", "torchrun")
 WORKER_MINIMUM = "worker.minimum"
+_LAUNCH_OPTIONS = "launch.options"
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
 # Those that read -p22 as -p 22. In Open MPI, -xterm is an option.
 _GLUED = (horovodrun.NAME, "srun")
@@ -42,19 +42,27 @@ _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
 # Programs that run a command in an image of their own.
 _CONTAINERS = ("apptainer", "docker", "enroot", "podman", "shifter", "singularity")
-_SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _LONG = re.compile(r"--[\w-]+=")
-_NEEDS_SHELL = "the line needs a shell before the launcher starts"
-_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
-_VARIABLE = re.compile(r"'[^']*'|\\.|\$(\w+|\{\w+\})")
-_EXPANSION = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$\S?|`[^`]*`?")
-# A variable whose value only a shell knows: this character stands for its dollar.
-_DOLLAR = "\0"
-_UNKNOWN = re.compile(rf"{_DOLLAR}(\w+|\{{\w+\}})")
-# What a shell does not pass on to a program: operators, patterns and comments.
-_OPERATOR = re.compile(r"\n|&&|\|\||[;|&<>(){}*?\[\]~]|(?<!\S)#")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+
+
+class Export(NamedTuple):
+    """A variable that a line gives to the ranks, by an option such as -x.
+
+    `value` is None if the launcher's own variable has it.
+    """
+
+    option: str
+    variable: str
+    value: str | None
+
+
+class LinePart(NamedTuple):
+    """A part of a line as written, its key in the chart, empty when it is dropped, and why."""
+
+    text: str
+    key: str
+    reason: str
 
 
 @dataclass
@@ -62,11 +70,9 @@ class LauncherLine:
     """A launcher's line, parsed.
 
     `launcher` is the program, and `framework` is the framework that it starts, empty when unknown.
-    `exports` are options such as -x as written, each with its variable and its value, or None. With
-    `exports_all`, the ranks get all variables of the launcher, as with horovodrun. `parts` are
-    words of the line, each with its key in the chart, empty when dropped, and the reason. The
-    number of workers decides whether a part with the key WORKER_MINIMUM sets it. `checks` lists
-    what to check by hand. `custom_reason` says why a line of mode `custom` was not parsed.
+    With `exports_all`, the ranks get all variables of the launcher, as with horovodrun. The number
+    of workers decides whether a part with the key WORKER_MINIMUM sets it. `checks` lists what to
+    check by hand. `custom_reason` says why a line of mode `custom` was not parsed.
     """
 
     mode: str = "mpirun"
@@ -75,9 +81,9 @@ class LauncherLine:
     command: list[str] = field(default_factory=list)
     options: list[str] = field(default_factory=list)
     size: LineSize = field(default_factory=LineSize)
-    exports: list[tuple[str, str, str | None]] = field(default_factory=list)
+    exports: list[Export] = field(default_factory=list)
     exports_all: bool = False
-    parts: list[tuple[str, str, str]] = field(default_factory=list)
+    parts: list[LinePart] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     custom_reason: str = ""
 
@@ -133,7 +139,7 @@ def parse_line(
 
     Raises NotUnderstoodError.
     """
-    _refuse_unknown(words[0])
+    refuse_unknown(words[0])
     launcher = PurePosixPath(words[0]).name
     if launcher not in launchers:
         raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
@@ -141,7 +147,7 @@ def parse_line(
     line = LauncherLine(mode, launcher, exports_all=launcher == horovodrun.NAME)
     if words[0] != launcher:
         reason = "the chart starts the program that the image's PATH finds first"
-        line.parts.append((words[0], "", reason))
+        line.parts.append(LinePart(words[0], "", reason))
         folder = str(PurePosixPath(words[0]).parent)
         if launcher in ("mpirun", "mpiexec") and folder not in _IN_PATH:
             line.checks.append(
@@ -152,12 +158,12 @@ def parse_line(
     while rest and rest[0].startswith("-") and rest[0] != "--":
         rest = rest[_parse_option(rest, line) :]
     if rest[:1] == ["--"]:
-        line.parts.append(("--", "", "it ends the launcher's options"))
+        line.parts.append(LinePart("--", "", "it ends the launcher's options"))
         rest = rest[1:]
     if not rest:
         raise NotUnderstoodError(f"the line gives {launcher} no command to run")
     for word in rest:
-        _refuse_unknown(word)
+        refuse_unknown(word)
     line.command += rest
     _finish(line, nodes, each)
     return line
@@ -167,7 +173,7 @@ def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
     """Add the first option of a line; return its number of words. Raises NotUnderstoodError."""
     options = _options(line.launcher)
     if line.launcher == "srun" and option_name(words[0]) not in options and _LONG.match(words[0]):
-        line.parts.append((words[0].replace(_DOLLAR, "$"), "", "an option for Slurm"))
+        line.parts.append(LinePart(as_written(words[0]), "", "an option for Slurm"))
         return 1
     try:
         option = _take(words, line.launcher)
@@ -176,7 +182,7 @@ def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
         expected = (
             "the line without it, or --name=VALUE" if line.launcher == "srun" else error.instead
         )
-        raise NotUnderstoodError(error.problem.replace(_DOLLAR, "$"), expected) from None
+        raise NotUnderstoodError(as_written(error.problem), expected) from None
     return len(option.words)
 
 
@@ -205,46 +211,58 @@ def _size_with(size: LineSize, option: Option, value: str) -> LineSize:
 def _add_option(option: Option, line: LauncherLine) -> None:
     """Add an option to a line. Raises NotUnderstoodError or HorovodrunError."""
     entry = option.entry
-    text = option.name if "secret" in entry else str(option).replace(_DOLLAR, "$")
-    name = option.name.lstrip("-")
-    reason = str(entry.get("migrate") or horovodrun.explain_left_out(entry))
     if "needless" not in entry:
-        _refuse_unknown(str(option))
-    values = horovodrun.read_values(option)
-    value = values[0] if values else ""
-    new = ""
-    if "sets" in entry and read_size(LineSize(), option).has_minimum:
-        new = WORKER_MINIMUM
+        refuse_unknown(str(option))
+    value = next(iter(horovodrun.read_values(option)), "")
     line.size = _size_with(line.size, option, value)
-    if name.endswith("mca"):
-        reason = _TABLES["mca"].get(value, "")
-    elif name == "mpi":
+    if option.name.lstrip("-") == "mpi":
         line.mode = "mpirun"
     if "check" in entry and entry.get("ifHas", "") in value:
         line.checks.append(entry["check"].format(value))
-    if "variable" in entry:
-        content = horovodrun.read_content(entry, values)
-        _add_export(line, option.name, entry["variable"], content)
-    elif "exports" in entry:
-        variable, has_value, content = value.partition("=")
-        _add_export(line, option.name, variable, content if has_value else None)
-    elif "instead" in entry and not reason:
-        raise NotUnderstoodError(f"{text} of {line.launcher}: use {entry['instead']}")
-    elif reason:
-        line.parts.append((text, new, reason))
-    else:
+    if export := _export_of(option, value):
+        _add_export(line, export)
+        return
+    part = _part_of(option, value, line.launcher)
+    line.parts.append(part)
+    if part.key == _LAUNCH_OPTIONS:
         line.options += option.words
-        line.parts.append((text, "launch.options", "unchanged"))
 
 
-def _add_export(line: LauncherLine, option: str, variable: str, value: str | None) -> None:
+def _export_of(option: Option, value: str) -> Export | None:
+    """Return the variable that an option with this value gives to the ranks, if it gives one."""
+    entry = option.entry
+    if "variable" in entry:
+        return Export(option.name, entry["variable"], horovodrun.read_content(entry, [value]))
+    if "exports" in entry:
+        variable, equals, content = value.partition("=")
+        return Export(option.name, variable, content if equals else None)
+    return None
+
+
+def _part_of(option: Option, value: str, launcher: str) -> LinePart:
+    """Return what becomes of an option without a variable. Raises NotUnderstoodError."""
+    entry = option.entry
+    text = option.name if "secret" in entry else as_written(str(option))
+    if option.name.endswith("mca"):
+        reason = _TABLES["mca"].get(value, "")
+    else:
+        reason = str(entry.get("migrate") or horovodrun.explain_left_out(entry))
+    if reason:
+        sets_minimum = "sets" in entry and read_size(LineSize(), option).has_minimum
+        return LinePart(text, WORKER_MINIMUM if sets_minimum else "", reason)
+    if "instead" in entry:
+        raise NotUnderstoodError(f"{text} of {launcher}: use {entry['instead']}")
+    return LinePart(text, _LAUNCH_OPTIONS, "unchanged")
+
+
+def _add_export(line: LauncherLine, export: Export) -> None:
     """Add a variable for the ranks. Raises NotUnderstoodError when it has another value."""
-    others = {other for _, name, other in line.exports if name == variable}
-    if not variable:
-        raise NotUnderstoodError(f"{option} names no variable")
-    if value is not None and others - {value, None}:
-        raise NotUnderstoodError(f"the line sets {variable} to two values")
-    line.exports.append((option, variable, value))
+    if not export.variable:
+        raise NotUnderstoodError(f"{export.option} names no variable")
+    values = {each.value for each in (*line.exports, export) if each.variable == export.variable}
+    if len(values - {None}) > 1:
+        raise NotUnderstoodError(f"the line sets {export.variable} to two values")
+    line.exports.append(export)
 
 
 def read_size(size: LineSize, option: Option) -> LineSize:
@@ -288,7 +306,7 @@ def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
 def _finish(line: LauncherLine, nodes: int, each: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
     size = line.size
-    gloo = any(part[0] == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
+    gloo = any(part.text == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
     if ":" in line.command and line.launcher in MPI_LAUNCHERS:
         raise NotUnderstoodError("the line starts several programs, separated by a colon")
     program = PurePosixPath(line.command[0]).name
@@ -315,60 +333,7 @@ def _finish(line: LauncherLine, nodes: int, each: int) -> None:
         each = size.per_host or each
         line.size = replace(size, nodes=None, ranks=(size.nodes or nodes) * each, per_host=each)
         line.framework = "torch"
-        given = {part[0].replace("_", "-") for part in line.parts}
-        if "--no-python" not in given:
-            line.command[:0] = (
-                ["python3"] if given.isdisjoint(("-m", "--module")) else ["python3", "-m"]
-            )
-
-
-def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:
-    """Return the words of one command, with the values of known variables.
-
-    Raises NotUnderstoodError for a line of which a shell changes more than quotes and variables.
-    """
-
-    def replace_variable(found: re.Match[str]) -> str:
-        name = found[1] or ""
-        return (known or {}).get(name.strip("{}"), f"{_DOLLAR}{name}") if name else found[0]
-
-    text = _VARIABLE.sub(replace_variable, text.replace("\\\n", "").strip())
-    # A shell expands nothing between single quotes.
-    expanded = _QUOTED.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
-    _refuse_unknown(expanded, _EXPANSION)
-    if found := _OPERATOR.search(_QUOTED.sub("", _UNKNOWN.sub("", text))):
-        raise NotUnderstoodError(
-            f"{found[0].strip() or 'a line break'} needs a shell",
-            "the launcher's line alone, without other commands, redirections and patterns",
-        )
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        is_quote = "quotation" in str(error)
-        problem = "a quote is not closed" if is_quote else "a space follows the last backslash"
-        raise NotUnderstoodError(problem, "the complete line") from None
-
-
-def _refuse_unknown(text: str, pattern: re.Pattern[str] = _UNKNOWN) -> None:
-    """Raise NotUnderstoodError for a text with a variable that only a shell knows."""
-    if found := pattern.search(text):
-        problem = f"only a shell knows {shorten(found[0].replace(_DOLLAR, '$'))}"
-        raise NotUnderstoodError(problem, "its value in its place")
-
-
-def unwrap_shell(words: Sequence[str], known: Mapping[str, str] | None = None) -> Sequence[str]:
-    """Return the launcher's words, with the values of known variables.
-
-    Raises NotUnderstoodError for a shell that does more than start one program.
-    """
-    text = words[0] if len(words) == 1 and " " in words[0] else ""
-    if len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS:
-        if not re.fullmatch("-[a-z]*c", words[1]):
-            raise NotUnderstoodError(_NEEDS_SHELL)
-        text = words[2]
-    if not text and words:
-        return words
-    only = split_line(text, known)
-    if not only or _ASSIGNMENT.match(only[0]):
-        raise NotUnderstoodError(_NEEDS_SHELL)
-    return only
+        options = {part.text.replace("_", "-") for part in line.parts}
+        if "--no-python" not in options:
+            is_module = not options.isdisjoint(("-m", "--module"))
+            line.command[:0] = ["python3", "-m"] if is_module else ["python3"]

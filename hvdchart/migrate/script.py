@@ -19,8 +19,9 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate.carry_over import carry_over_line, carry_over_size, exported
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, workers_and_slots
-from hvdchart.migrate.lines import LAUNCHERS, parse_line, read_slurm_options, split_line
+from hvdchart.migrate.lines import LAUNCHERS, parse_line, read_slurm_options
 from hvdchart.migrate.pods import RUN_AS_ROOT
+from hvdchart.migrate.shell_words import split_line
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, Node, SourcePlace, shorten
