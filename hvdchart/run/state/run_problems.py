@@ -32,18 +32,18 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
     `events` are those about this pod, oldest first.
     """
-    found = diagnose(pod, [event for event in events if not may_pass(event)])
-    if not found.is_problem:
+    diagnosis = diagnose(pod, [event for event in events if not may_pass(event)])
+    if not diagnosis.is_problem:
         return None
-    return Problem(found.reason, found.remedy, found.is_permanent)
+    return Problem(diagnosis.reason, diagnosis.remedy, diagnosis.is_permanent)
 
 
 def why_ended(pod: Object) -> Problem | None:
     """Explain why a container of a pod ended, even if it runs again; None if no container ended."""
     if not any(_terminated(pod)):
         return None
-    found = diagnose(pod)
-    return Problem(found.reason, found.remedy, found.is_permanent)
+    diagnosis = diagnose(pod)
+    return Problem(diagnosis.reason, diagnosis.remedy, diagnosis.is_permanent)
 
 
 def may_pass(event: Object) -> bool:
@@ -53,8 +53,8 @@ def may_pass(event: Object) -> bool:
         return False
     first = seconds_of(str(event.get("firstTimestamp")))
     last = seconds_of(event_time(event))
-    within = _KEYS_GRACE_PERIOD_SECONDS if _KEYS in message else _SECRET_GRACE_PERIOD_SECONDS
-    return first > 0 and last > 0 and last - first < within
+    seconds = _KEYS_GRACE_PERIOD_SECONDS if _KEYS in message else _SECRET_GRACE_PERIOD_SECONDS
+    return first > 0 and last > 0 and last - first < seconds
 
 
 def remedy_for_refusal(message: str) -> str:
@@ -84,7 +84,7 @@ def last_failure(masters: Iterable[Object]) -> str:
         states = list(_terminated(pod))
         for state in states:
             if state.get("exitCode"):
-                ended.append((str(state.get("finishedAt", "")), _terminated_text(state)))
+                ended.append((str(state.get("finishedAt", "")), _terminated_text(pod, state)))
         status = pod.get("status", {})
         if status.get("phase") == "Failed" and not states:
             text = f"{status.get('reason', '')}: {status.get('message', '')}"
@@ -109,8 +109,8 @@ def _terminated(pod: Object) -> Iterator[Object]:
                 yield state["terminated"]
 
 
-def _terminated_text(state: Object) -> str:
+def _terminated_text(pod: Object, state: Object) -> str:
     if state.get("reason") == "OOMKilled":
-        return "the master ran out of memory (OOMKilled): raise `master.resources.limits.memory`"
+        return f"the master ran out of memory (OOMKilled): {diagnose(pod).remedy}"
     message = str(state.get("message") or "").strip()
     return message or f"the master ended with exit code {state.get('exitCode')}"

@@ -157,6 +157,13 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             "",
         ),
         (
+            [pod("a", "master", OOM, phase="Failed"), *WORKERS],
+            {"jobs": [job(failed=1)]},
+            "retrying",
+            r".*\bOOMKilled\b.* `master\.resources\.limits\.memory`",
+            "",
+        ),
+        (
             [pod("a", "master", NAN, phase="Failed"), MASTER, *WORKERS],
             {"jobs": [job(failed=1)]},
             "running",
