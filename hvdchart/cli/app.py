@@ -20,7 +20,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from hvdchart.cli import image
-from hvdchart.cli.terminal import replace_what_stdout_lacks, say, show
+from hvdchart.cli.terminal import prepare_streams, say, show
 from hvdchart.cli.usage import Command
 from hvdchart.errors import FileError, HvdchartError
 from hvdchart.interrupts import interrupting_signals
@@ -145,8 +145,8 @@ def main() -> None:
 
 
 def _run() -> None:
-    replace_what_stdout_lacks()
     try:
+        prepare_streams()
         # The name is set also where Python was started with -m: shell completion works for this
         # name only.
         command()(prog_name="hvdchart")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from hvd_pods.shared.untrusted import one_line, printable
-from hvdchart.errors import RunFailedError
+from hvdchart.errors import FileError, RunFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,15 +30,25 @@ if TYPE_CHECKING:
 
 # The width of tables and documents that no terminal shows: no line is wrapped.
 _UNLIMITED_WIDTH = 10_000
+_STANDARD_ERROR = 2
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
-def replace_what_stdout_lacks() -> None:
-    """Replace characters that the encoding of standard output lacks by question marks.
+def prepare_streams() -> None:
+    """Prepare standard output and standard error. Raises FileError if the former is closed.
 
-    The locale C has such an encoding, and PYTHONIOENCODING may set one. Without the replacement,
-    these characters would end a command.
+    The next file that a command opens would take the place of a closed stream, and programs that it
+    starts would write there. Remarks may be lost, but not the output of a command.
+
+    Characters that the encoding of standard output lacks become question marks: otherwise, they
+    would end a command. The locale C has such an encoding, and PYTHONIOENCODING may set one.
     """
+    if sys.stderr is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_ERROR)
+        os.set_inheritable(_STANDARD_ERROR, True)
+        sys.stderr = open(_STANDARD_ERROR, "w", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        raise FileError("standard output is closed: to discard it, redirect it to /dev/null")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 

@@ -64,6 +64,22 @@ def test_closed_standard_input_is_reported(
     assert (done.code, done.errors) == (5, "hvdchart: standard input is closed\n")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("plan", str(SPEC)), ("plan", "--help"), ("--version",)])
+def test_closed_standard_output_is_refused(words: tuple[str, ...]) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "hvdchart", *words]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 5
+    assert re.fullmatch("hvdchart: standard output is closed.*/dev/null\n", done.stderr)
+
+
+@pytest.mark.slow
+def test_closed_standard_error_changes_no_exit_code() -> None:
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "hvdchart", "plan"]
+    done = subprocess.run([*command, "no-such.yaml"], stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (5, b"")
+
+
 @pytest.mark.parametrize(
     "words", [("plan", "{}"), ("run", "{}.py"), ("plan", SPEC, "--code", "{}"), ("deploy", "{}")]
 )
