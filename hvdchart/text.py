@@ -12,6 +12,8 @@ NEXT_CHANGE = "waiting for the next change"
 # Sequences that control a terminal: a title or a link, colours and cursor moves, and other control
 # characters.
 _ESCAPES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]")
+# The width of a line of YAML: no line is wrapped.
+_YAML_CHARACTERS = 10_000
 
 
 def plain_line(line: str) -> str:
@@ -64,3 +66,13 @@ def percent_range(shares: tuple[float, float] | None) -> str:
         return ""
     ends = dict.fromkeys(f"{100 * share:.0f}" for share in shares)
     return f"{'-'.join(ends)}%"
+
+
+def yaml_text(document: object) -> str:
+    """Return a document as YAML, with the order of its keys, and each text on one line."""
+    import yaml
+
+    text: str = yaml.safe_dump(
+        document, sort_keys=False, allow_unicode=True, width=_YAML_CHARACTERS
+    )
+    return text.rstrip("\n")

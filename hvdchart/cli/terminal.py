@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hvdchart.run.follow.logs import LogLine
     from hvdchart.run.state.status import Status
 
-# The width of tables and documents that no terminal shows: no line is wrapped.
+# The width of tables that no terminal shows: no line is wrapped.
 _UNLIMITED_WIDTH = 10_000
 _STANDARD_ERROR = 2
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
@@ -82,12 +82,10 @@ def print_document(document: object, output: str) -> None:
 
     text = json.dumps(document, indent=2)
     if output == "yaml":
-        import yaml
+        from hvdchart.text import yaml_text
 
         # Converting through JSON removes shared objects, which YAML would write as aliases.
-        plain = json.loads(text)
-        dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED_WIDTH)
-        text = f"---\n{dumped}"
+        text = f"---\n{yaml_text(json.loads(text))}"
     write_document(text.rstrip("\n") + "\n")
 
 

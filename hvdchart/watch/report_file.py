@@ -9,8 +9,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 
-import yaml
-
 from hvdchart import __version__
 from hvdchart.errors import HvdchartError
 from hvdchart.run.follow.logs import created_at, has_log
@@ -19,7 +17,7 @@ from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import present_run
 from hvdchart.run.state.release import Release, component_of
 from hvdchart.run.state.status_text import event_lines
-from hvdchart.text import plain_line
+from hvdchart.text import plain_line, yaml_text
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.masking import Masker
 from hvdchart.watch.page import Section, page
@@ -50,14 +48,14 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
     sections += [
         Section("Events", masker.text("\n".join(map(plain_line, event_lines(release.events))))),
         Section("Values of the release", values),
-        Section("Record of the run", _yaml(masker.document(dict(run.record)))),
-        Section("Versions", _yaml(_versions(cluster, release))),
+        Section("Record of the run", yaml_text(masker.document(dict(run.record)))),
+        Section("Versions", yaml_text(_versions(cluster, release))),
     ]
     return page(view, sections=[each for each in sections if each.text])
 
 
 def _values(release: Release, cluster: Cluster, helm: Helm, masker: Masker) -> str:
-    return _yaml(masker.document(release_values(release.name, cluster.namespace, helm)))
+    return yaml_text(masker.document(release_values(release.name, cluster.namespace, helm)))
 
 
 def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[str, str]]:
@@ -100,8 +98,3 @@ def _or_problem(read: Callable[[], str]) -> str:
         return read()
     except HvdchartError as problem:
         return plain_line(f"cannot be read: {problem}")
-
-
-def _yaml(document: object) -> str:
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=10_000)
-    return text.rstrip("\n")
