@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
     from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
+    from hvdchart.run.state.status import Status
     from hvdchart.run.state.view import RunView
 
 
@@ -35,39 +36,53 @@ def install_and_follow(
     followed: print its state. Raises the errors of Helm and the cluster. Raises RunFailedError if
     such a run has failed, and when the followed run fails or is replaced.
     """
-    from hvdchart.quantity import pluralize
     from hvdchart.run.kube.runs import newest_run
-    from hvdchart.run.state.status_text import status_report
 
     name = plan.spec.name
     earlier = before.status
-    where = f"{name} --namespace {cluster.namespace}"
     revision = _upgrade(
         plan, cluster, helm, is_new=not earlier.job, create_namespace=create_namespace
     )
     run = newest_run(cluster, name)
-    current = run.status
     # The previous run may belong to another user.
-    if current.job == earlier.job and earlier.over:
-        note(*status_report(current, cluster.namespace))
-        say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
-        raise_unless_finished(current)
+    if run.status.job == earlier.job and earlier.over:
+        _show_unchanged(run.status, cluster)
         return
-    note(
-        f"release {name} in namespace {cluster.namespace}, revision {revision}: "
-        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
-    )
-    if earlier.is_active and current.job != earlier.job:
+    _announce(plan, cluster, revision)
+    if earlier.is_active and run.status.job != earlier.job:
         step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
         say(f"this run replaces the earlier one, which was {earlier.state}{step}")
+    logs = f"hvdchart logs {name} --namespace {cluster.namespace}"
     if detach:
-        note(f"next: hvdchart logs {where}")
+        note(f"next: {logs}")
         return
     try:
         _follow(cluster, run, has_logs=not wait)
     except KeyboardInterrupt:
-        note("", f"the run continues: hvdchart logs {where}")
+        note("", f"the run continues: {logs}")
         raise
+
+
+def _show_unchanged(status: Status, cluster: Cluster) -> None:
+    """Print the state of a run that had ended before. Raises RunFailedError if it failed."""
+    from hvdchart.run.state.status_text import status_report
+
+    note(*status_report(status, cluster.namespace))
+    say(
+        "nothing has changed since the run ended; to run it again: "
+        f"hvdchart restart {status.name} --namespace {cluster.namespace}"
+    )
+    raise_unless_finished(status)
+
+
+def _announce(plan: Plan, cluster: Cluster, revision: int) -> None:
+    """Print what Helm has installed."""
+    from hvdchart.quantity import pluralize
+
+    note(
+        f"release {plan.spec.name} in namespace {cluster.namespace}, revision {revision}: "
+        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
+    )
 
 
 def require_own_run(cluster: Cluster, name: str, helm: Helm) -> RunView:

@@ -56,10 +56,10 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         # Helm refuses surrogate pairs, which json.dumps writes for emoji and similar characters.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
         self._helm.check_found()
-        code, output, message = run_to_end(arguments, text.encode())
-        if code:
-            raise subprocess.CalledProcessError(code, command, output, message)
-        return output.encode()
+        ended = run_to_end(arguments, text.encode())
+        if ended.code:
+            raise subprocess.CalledProcessError(ended.code, command, ended.output, ended.message)
+        return ended.output.encode()
 
     async def apply(self, name: str, namespace: str, values: Object, create: bool = False) -> Any:
         """Install or upgrade a release with these values; `create` its namespace, too.

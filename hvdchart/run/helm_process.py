@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from hvdchart.interrupts import ENDS
 
@@ -25,10 +26,16 @@ _SAME_INTERRUPT_SECONDS = 0.3
 _INTERRUPTS = (signal.SIGINT, *ENDS)
 
 
-def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
-    """Run a program with `values` as its input; return its exit code, output and errors.
+class Ended(NamedTuple):
+    """How Helm ended: its exit code, its output, and its errors, or else a text with the code."""
 
-    If there are no errors, the text of the exit code replaces them.
+    code: int
+    output: str
+    message: str
+
+
+def run_to_end(command: Sequence[str], values: bytes) -> Ended:
+    """Run a program with `values` as its input.
 
     Ctrl-C does not reach a Helm that changes something: an interrupted Helm leaves objects of both
     revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks it to
@@ -36,11 +43,6 @@ def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
     and SIGHUP work like Ctrl-C if this program has handlers for them.
     """
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    # Steps after an interrupt, in order; None: only print that hvdchart waits for Helm's change.
-    steps: list[signal.Signals | None] = [signal.SIGTERM, signal.SIGKILL]
-    if changes:
-        steps.insert(0, None)
-    given: bytes | None = values
     pipe = subprocess.PIPE
     with (
         _interrupts() as presses,
@@ -48,29 +50,69 @@ def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
         ) as process,
     ):
-        # The number of steps taken, and the time of the last one.
-        taken = 0
-        last = 0.0
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                output, errors = process.communicate(
-                    given, timeout=_INTERRUPT_POLL_INTERVAL_SECONDS
-                )
-                break
-            given = None
-            now = time.monotonic()
-            is_asked = taken < len(presses) and now - presses[0] > _SAME_INTERRUPT_SECONDS
-            if is_asked or (taken and now - last > _GRACE_PERIOD_SECONDS):
-                if taken == len(steps):
-                    # Helm was killed, but its child processes still hold its output open.
-                    output = b""
-                    errors = b""
-                    break
-                _end(process, steps[taken])
-                taken += 1
-                last = now
+        output, errors = _communicate(process, values, _Escalation(process, presses, changes))
     message = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
-    return process.returncode, output.decode(errors="replace"), message
+    return Ended(process.returncode, output.decode(errors="replace"), message)
+
+
+class _Escalation:
+    """What Helm is told after interrupts: the next step follows each Ctrl-C, and then in time.
+
+    `presses` are the times of Ctrl-C, which grow. `changes`: Helm changes something.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], presses: Sequence[float], changes: bool
+    ) -> None:
+        self._process = process
+        self._presses = presses
+        # None: only print that hvdchart waits for Helm's change.
+        self._steps: list[signal.Signals | None] = [signal.SIGTERM, signal.SIGKILL]
+        if changes:
+            self._steps.insert(0, None)
+        self._taken = 0
+        self._taken_at = 0.0
+
+    def proceed(self) -> bool:
+        """Take the next step if it is due. Return False when it is due and there is none left."""
+        now = time.monotonic()
+        is_asked = (
+            self._taken < len(self._presses) and now - self._presses[0] > _SAME_INTERRUPT_SECONDS
+        )
+        is_late = self._taken > 0 and now - self._taken_at > _GRACE_PERIOD_SECONDS
+        if not is_asked and not is_late:
+            return True
+        if self._taken == len(self._steps):
+            return False
+        self._take(self._steps[self._taken])
+        self._taken += 1
+        self._taken_at = now
+        return True
+
+    def _take(self, step: signal.Signals | None) -> None:
+        with suppress(OSError, ValueError):
+            if step is None:
+                print(WAITING, file=sys.stderr)
+            elif os.getpgid(self._process.pid) == self._process.pid:
+                # Send it to the process group: Helm may have started a plugin for credentials.
+                os.killpg(self._process.pid, step)
+            else:
+                self._process.send_signal(step)
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], values: bytes, escalation: _Escalation
+) -> tuple[bytes, bytes]:
+    """Give Helm its input; return its output and its errors."""
+    unsent: bytes | None = values
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(unsent, timeout=_INTERRUPT_POLL_INTERVAL_SECONDS)
+        # The first call keeps the input for later ones.
+        unsent = None
+        if not escalation.proceed():
+            # Helm was killed, but its child processes still hold its output open.
+            return b"", b""
 
 
 @contextmanager
@@ -90,15 +132,15 @@ def _interrupts() -> Iterator[list[float]]:
             presses.append(time.monotonic())
             taken.append(signal.Signals(number))
 
-    own = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in own:
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in handlers:
         signal.signal(number, press)
     try:
         yield presses
     finally:
-        for number, handler in own.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-    _repeat([(own[number], number) for number in taken])
+    _repeat([(handlers[number], number) for number in taken])
 
 
 def _repeat(calls: Sequence[tuple[Callable[..., object], int]]) -> None:
@@ -111,15 +153,3 @@ def _repeat(calls: Sequence[tuple[Callable[..., object], int]]) -> None:
             raised = raised or interrupt
     if raised:
         raise raised
-
-
-def _end(process: subprocess.Popen[bytes], sent: signal.Signals | None) -> None:
-    """Send a signal to Helm; without a signal, print that hvdchart waits for its change."""
-    with suppress(OSError, ValueError):
-        if sent is None:
-            print(WAITING, file=sys.stderr)
-        elif os.getpgid(process.pid) == process.pid:
-            # Send it to the process group: Helm may have started a plugin for credentials.
-            os.killpg(process.pid, sent)
-        else:
-            process.send_signal(sent)
