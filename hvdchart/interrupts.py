@@ -60,10 +60,10 @@ def terminated_on_exception(process: subprocess.Popen[Any]) -> Iterator[None]:
 
 def exit_on_signals() -> None:
     """Let SIGTERM and SIGHUP end this program like sys.exit, unless other code handles them."""
-    own = os.getpid()
+    parent = os.getpid()
 
     def end(number: int, _: FrameType | None) -> None:
-        if os.getpid() == own:
+        if os.getpid() == parent:
             _ignore_all()
             raise SystemExit(128 + number)
         # A fork has no objects to remove.

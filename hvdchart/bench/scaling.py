@@ -39,13 +39,13 @@ class Measurement:
     speed: float
 
 
-def sizes(workers: int, given: Sequence[int]) -> list[int]:
+def sizes(workers: int, requested: Sequence[int]) -> list[int]:
     """Return the numbers of workers to measure, ascending: the given ones, or 1, 2, 4 ... and all.
 
     Raises SpecError for a number that is not from 1 to `workers`.
     """
     powers = {2**n for n in range(workers.bit_length())}
-    chosen = sorted(set(given) or powers | {workers})
+    chosen = sorted(set(requested) or powers | {workers})
     wrong = [size for size in chosen if not 1 <= size <= workers]
     if wrong:
         expected = f"numbers from 1 to {workers}, the workers of the spec"

@@ -48,11 +48,11 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
 
     `image` is the public image that was chosen, if any.
     """
-    own = sys.version_info[:2]
-    if tuple(theirs) == own:
+    version = sys.version_info[:2]
+    if tuple(theirs) == version:
         return
     there = ".".join(map(str, theirs))
-    here = ".".join(map(str, own))
+    here = ".".join(map(str, version))
     named = f"image {image.reference}, because {image.why}," if image else "the image"
     remedy = f"name an image with Python {here} (image=, or that of the spec)"
     if tuple(theirs) >= _OLDEST:
@@ -72,7 +72,7 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
 
 def users_modules(modules: Iterable[str]) -> dict[str, Path]:
     """Return the modules that are neither installed nor Python's own, and the folder of each."""
-    found = {}
+    folders = {}
     for name in sorted({module.partition(".")[0] for module in modules}):
         if name in sys.stdlib_module_names or name == "__main__":
             continue
@@ -84,8 +84,8 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
         if spec and spec.has_location and spec.origin and not is_installed(spec.origin):
             # The folder of a package is the parent of the package's own folder.
             folder = Path(spec.origin).parent
-            found[name] = folder.parent if spec.submodule_search_locations else folder
-    return found
+            folders[name] = folder.parent if spec.submodule_search_locations else folder
+    return folders
 
 
 @dataclass

@@ -53,32 +53,32 @@ class Caller:
     """
 
     @Takes(Settings)
-    def __init__(self, given: Settings) -> None:
-        given.check()
-        if not _MIN_IDLE_SECONDS <= given.idle <= _MAX_IDLE_SECONDS:
+    def __init__(self, settings: Settings) -> None:
+        settings.check()
+        if not _MIN_IDLE_SECONDS <= settings.idle <= _MAX_IDLE_SECONDS:
             expected = f"{_MIN_IDLE_SECONDS:.0f} to {_MAX_IDLE_SECONDS:.0f} seconds"
-            raise SpecError("the settings", "idle", f"{given.idle:g} s", expected)
-        self._given: str | Path | Spec | OwnRun
-        name = given.name
-        if given.spec is None:
+            raise SpecError("the settings", "idle", f"{settings.idle:g} s", expected)
+        self._source: str | Path | Spec | OwnRun
+        name = settings.name
+        if settings.spec is None:
             name = name or f"launch-{token_hex(3)}"
-            self._given = OwnRun(given.script_run(name), tuple(sys.modules))
+            self._source = OwnRun(settings.script_run(name), tuple(sys.modules))
         else:
-            self._given = given.spec
+            self._source = settings.spec
         # The stream for the output; the next call may use another one.
-        self.output = given.output
+        self.output = settings.output
         # The user has no command line and, without a spec, does not know its keys.
-        self._word = _name_own_arguments if given.spec is None else name_arguments
+        self._word = _name_own_arguments if settings.spec is None else name_arguments
         # Each line is reported once.
         self._report_once = cache(self._report)
         # The program may change its working directory.
-        self._code = None if given.code is None else Path(given.code).absolute()
-        self._read = partial(read_with_programs, self._given, name, self._code, self._report_once)
-        self._plan = plan_calls(self._read(), given.idle)
-        self._namespace = given.namespace
-        self._helm = Helm(given.helm, given.context, rephrase=self._word)
-        self._force = given.force
-        self._idle = given.idle
+        self._code = None if settings.code is None else Path(settings.code).absolute()
+        self._read = partial(read_with_programs, self._source, name, self._code, self._report_once)
+        self._plan = plan_calls(self._read(), settings.idle)
+        self._namespace = settings.namespace
+        self._helm = Helm(settings.helm, settings.context, rephrase=self._word)
+        self._force = settings.force
+        self._idle = settings.idle
         self._release: CallRelease | None = None
         # A fork also has this object, and must not remove the release of the parent process.
         self._process = os.getpid()
@@ -155,21 +155,21 @@ class Caller:
 
         Raises CallError for an image whose Python cannot run the call.
         """
-        own = users_modules(call.modules) if self._code is None else {}
-        if own:
-            folders = " or ".join(sorted({f"code={str(folder)!r}" for folder in own.values()}))
+        modules = users_modules(call.modules) if self._code is None else {}
+        if modules:
+            folders = " or ".join(sorted({f"code={str(folder)!r}" for folder in modules.values()}))
             self._report_once(
-                f"warning: the call uses {' and '.join(own)} of this machine, which the ranks lack "
-                f"unless the image has it: {folders}"
+                f"warning: the call uses {' and '.join(modules)} of this machine, which the ranks "
+                f"lack unless the image has it: {folders}"
             )
-        if not isinstance(self._given, OwnRun):
+        if not isinstance(self._source, OwnRun):
             return
-        self._given.use(call.modules)
+        self._source.use(call.modules)
         for remark in misspelt(call.modules, "the call"):
             self._report_once(f"warning: {remark}")
         for remark in small_worker(self._plan, "cpu="):
             self._report_once(remark)
-        image = self._given.image
+        image = self._source.image
         if image is None:
             return
         self._report_once(f"image {image.reference}, because {image.why}; image= names another")

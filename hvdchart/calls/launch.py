@@ -132,12 +132,12 @@ def _key(arguments: Mapping[str, Any]) -> str:
         if name == "output":
             # The output is chosen for each call: the file of an earlier call may be closed.
             continue
-        given = DEFAULT_WORKERS if name == "workers" and value is None else value
-        if isinstance(given, Mapping):
-            given = sorted(given.items())
-        elif name in ("code", "spec") and isinstance(given, str | Path):
-            given = str(Path(given).absolute())
-        elif name == "idle" and isinstance(given, Real):
-            given = float(given)
-        same[name] = given or None
+        setting = DEFAULT_WORKERS if name == "workers" and value is None else value
+        if isinstance(setting, Mapping):
+            setting = sorted(setting.items())
+        elif name in ("code", "spec") and isinstance(setting, str | Path):
+            setting = str(Path(setting).absolute())
+        elif name == "idle" and isinstance(setting, Real):
+            setting = float(setting)
+        same[name] = setting or None
     return repr(same)

@@ -27,7 +27,7 @@ _MAX_WORKER_LOSSES = 1000
 
 
 def read_with_programs(
-    given: str | Path | Spec | OwnRun,
+    source: str | Path | Spec | OwnRun,
     name: str,
     code: Path | None,
     report: Callable[[str], object],
@@ -36,10 +36,10 @@ def read_with_programs(
 
     `report` gets a line about secrets that are left out.
     """
-    if isinstance(given, OwnRun):
-        spec = given.spec()
+    if isinstance(source, OwnRun):
+        spec = source.spec()
     else:
-        spec = given if isinstance(given, Spec) else load_spec(given)
+        spec = source if isinstance(source, Spec) else load_spec(source)
     if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
     # The option `--code` of the command line is `code` here.

@@ -67,18 +67,18 @@ class RunSettings:
 
         Raises SpecError for a setting of a wrong type.
         """
-        given = self.given()
-        check_kinds(given)
+        arguments = self.given()
+        check_kinds(arguments)
         for setting in ("secrets", "settings"):
-            value = given.get(setting)
+            value = arguments.get(setting)
             if isinstance(value, str):
                 raise SpecError("the settings", setting, f"got {value!r}", f"a list: [{value!r}]")
-        if "cpu" in given:
-            given["cpu"] = str(given["cpu"])
-        for setting, value in given.items():
+        if "cpu" in arguments:
+            arguments["cpu"] = str(arguments["cpu"])
+        for setting, value in arguments.items():
             if isinstance(value, Mapping):
-                given[setting] = [f"{key}={each}" for key, each in value.items()]
-        return ScriptRun(["python3"], name=name, **given)
+                arguments[setting] = [f"{key}={each}" for key, each in value.items()]
+        return ScriptRun(["python3"], name=name, **arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +97,12 @@ class Settings(RunSettings):
 
     def check(self) -> None:
         """Raise SpecError for run settings beside a spec, and for settings of a wrong type."""
-        given = self.given()
-        if self.spec is not None and given:
+        arguments = self.given()
+        if self.spec is not None and arguments:
             where = "keys of the spec, or no spec="
-            raise SpecError("the settings", join_names(given), "given beside spec=", where)
-        own = {each.name for each in dataclasses.fields(RunSettings)}
-        check_kinds({name: value for name, value in vars(self).items() if name not in own})
+            raise SpecError("the settings", join_names(arguments), "given beside spec=", where)
+        common = {each.name for each in dataclasses.fields(RunSettings)}
+        check_kinds({name: value for name, value in vars(self).items() if name not in common})
         if self.output is not None and not hasattr(self.output, "write"):
             expected = "a file that is open for writing, such as sys.stderr"
             raise SpecError("the settings", "output", f"got {self.output!r}", expected)
@@ -152,10 +152,10 @@ class Takes(Generic[_Arguments, _Made]):
     ) -> Callable[Concatenate[_Owner, _Arguments], _Result]: ...
 
     def __call__(self, function: Callable[..., _Result]) -> Callable[..., _Result]:
-        own = inspect.signature(function)
-        *before, _ = own.parameters.values()
+        original = inspect.signature(function)
+        *before, _ = original.parameters.values()
         taken = inspect.signature(self._make).parameters.values()
-        signature = own.replace(parameters=[*before, *taken])
+        signature = original.replace(parameters=[*before, *taken])
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> _Result:
@@ -165,8 +165,8 @@ class Takes(Generic[_Arguments, _Made]):
                 except TypeError as error:
                     # Reword Python's message, which would name the class.
                     raise TypeError(f"{function.__qualname__}() {error}") from None
-                made = self._make(*args[len(before) :], **kwargs)
-                return function(*args[: len(before)], made)
+                settings = self._make(*args[len(before) :], **kwargs)
+                return function(*args[: len(before)], settings)
 
         # help() and notebooks read this attribute.
         call.__signature__ = signature  # type: ignore[attr-defined]

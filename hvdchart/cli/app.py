@@ -65,9 +65,9 @@ class _Grouped(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         names = [name for group in _COMMANDS.values() for name in group]
-        for heading, own in _COMMANDS.items():
+        for heading, commands in _COMMANDS.items():
             rows = []
-            for name in own:
+            for name in commands:
                 # All groups have the same indent, so that they form one table.
                 row = (
                     f"{name:<{max(map(len, names))}}",

@@ -90,12 +90,12 @@ def bench(
     planning.print_warnings(plan)
     tried = sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)
-    made = bench_plan(plan, trials, words)
+    benchmark = bench_plan(plan, trials, words)
     cluster, helm = helm_options.connect()
-    where = f"{made.spec.name} --namespace {cluster.namespace}"
+    where = f"{benchmark.spec.name} --namespace {cluster.namespace}"
     say(
-        f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}; its output "
-        f"until it is uninstalled: hvdchart logs {where}"
+        f"{', '.join(map(str, tried))} workers, {turns} turns, in run {benchmark.spec.name}; its "
+        f"output until it is uninstalled: hvdchart logs {where}"
     )
     result = {
         "name": plan.spec.name,
@@ -103,7 +103,7 @@ def bench(
         "turns": turns,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    result |= measure(cluster, made, trials, turns, say, helm)
+    result |= measure(cluster, benchmark, trials, turns, say, helm)
     # Printed first: the file may be one that cannot be written.
     if output != "text":
         print_document(result, output)

@@ -44,7 +44,7 @@ def dev(
         ),
     ] = None,
     *,
-    given: ScriptRun,
+    script_run: ScriptRun,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     install: options.InstallOptions,
@@ -78,7 +78,7 @@ def dev(
     from hvdchart.code.changes import code_changes
     from hvdchart.run.change.dev_session import DevSession
 
-    script = planning.Script.of_words(sources or (), given, code)
+    script = planning.Script.of_words(sources or (), script_run, code)
     watched = _watched(script, sources or (), code)
     cluster, helm = install.connect()
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
@@ -163,7 +163,7 @@ class _Project:
         return planning.plan_specs(self.watched.paths, self.settings, values)[1]
 
     def add_image(self, plan: "Plan", provided: "Collection[str]") -> "Plan":
-        made = with_own_image(
+        project_plan = with_own_image(
             plan,
             self.watched.paths,
             self.cluster,
@@ -171,8 +171,8 @@ class _Project:
             load_with=self.load_with,
             provided=provided,
         )
-        planning.print_warnings(made, self.report)
-        return made
+        planning.print_warnings(project_plan, self.report)
+        return project_plan
 
     def check(self, values: "dict[str, Plain]") -> None:
         from hvdchart.doctor.examine import check_before_install

@@ -17,7 +17,7 @@ def doctor(
     sources: options.RunSources = None,
     code: options.Code = None,
     *,
-    given: ScriptRun,
+    script_run: ScriptRun,
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
@@ -56,7 +56,7 @@ def doctor(
     from hvdchart.spec.run_options import name_options
 
     values = None
-    script = planning.Script.of_words(sources or (), given, code)
+    script = planning.Script.of_words(sources or (), script_run, code)
     if sources:
         from hvdchart.spec.values_schema import default_values
         from hvdchart.values.check_values import checked_values

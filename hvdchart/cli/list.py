@@ -35,12 +35,12 @@ def list_(
     cluster = connect(context, namespace)
     is_all = True
     if all_namespaces:
-        found, is_all = readable_runs(cluster)
+        views, is_all = readable_runs(cluster)
     else:
-        found = newest_runs(cluster)
+        views = newest_runs(cluster)
     if not is_all:
         say("you may not list the runs of all namespaces: these are those that you may read")
-    runs = [(place, run.status) for place, run in found]
+    runs = [(place, run.status) for place, run in views]
     if output != "text":
         print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:

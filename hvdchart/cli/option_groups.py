@@ -13,15 +13,15 @@ from hvdchart.spec.run_options import SCRIPT_OPTIONS, ScriptRun
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of each dataclass among its parameters."""
-    own = inspect.signature(command)
+    signature = inspect.signature(command)
     groups: dict[str, Any] = {
         parameter.name: parameter.annotation
-        for parameter in own.parameters.values()
+        for parameter in signature.parameters.values()
         if dataclasses.is_dataclass(parameter.annotation)
     }
     taken = {name: _options(group) for name, group in groups.items()}
     parameters = []
-    for parameter in own.parameters.values():
+    for parameter in signature.parameters.values():
         if parameter.name not in groups:
             parameters.append(parameter)
             continue
@@ -38,7 +38,7 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(**values)
 
     # Typer reads it.
-    call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
 
 

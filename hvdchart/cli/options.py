@@ -127,9 +127,9 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     from hvdchart.errors import HvdchartError
     from hvdchart.run.kube.runs import newest_runs
 
-    given = context.params
+    options = context.params
     try:
-        cluster = connect(given.get("context"), given.get("namespace"))
+        cluster = connect(options.get("context"), options.get("namespace"))
         names = [run.release.name for _, run in newest_runs(cluster)]
     except HvdchartError:
         return []
@@ -310,8 +310,8 @@ def chosen_settings(settings: list[str] | None, *, fails_on_nan: bool) -> list[s
     """Return the settings of --set, after the settings of other options."""
     from hvdchart.spec.run_options import FAIL_ON_NAN
 
-    own = [f"{FAIL_ON_NAN}=true"] if fails_on_nan else []
-    return own + (settings or [])
+    shortcuts = [f"{FAIL_ON_NAN}=true"] if fails_on_nan else []
+    return shortcuts + (settings or [])
 
 
 def split_words(option: str, text: str) -> list[str]:

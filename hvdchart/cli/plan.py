@@ -16,7 +16,7 @@ def plan(
     sources: options.RunSources = None,
     code: options.Code = None,
     *,
-    given: ScriptRun,
+    script_run: ScriptRun,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     output: options.Format = "text",
@@ -40,18 +40,18 @@ def plan(
     from hvdchart.values.check_values import checked_values
 
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    script = planning.Script.of_words(sources or (), given, code)
+    script = planning.Script.of_words(sources or (), script_run, code)
     if script:
-        made = script.plan(chosen, {}).plan
+        planned = script.plan(chosen, {}).plan
     else:
         specs = [Path(word) for word in sources or ()]
-        _, made = planning.plan_project(specs, chosen, code)
-        checked_values(made, needs_image=False)
+        _, planned = planning.plan_project(specs, chosen, code)
+        checked_values(planned, needs_image=False)
     if output != "text":
-        print_document(plan_report.document(made), output)
+        print_document(plan_report.document(planned), output)
         return
     tables = console()
-    for part in plan_report.tables(made):
+    for part in plan_report.tables(planned):
         tables.print(part)
     if explain:
-        tables.print(plan_report.reason_table(made))
+        tables.print(plan_report.reason_table(planned))

@@ -31,18 +31,20 @@ class Script:
 
     path: Path
     arguments: Sequence[str | Path]
-    given: ScriptRun
+    script_run: ScriptRun
     code: Path | None
 
     @classmethod
-    def of_words(cls, words: Sequence[str], given: ScriptRun, code: Path | None) -> Script | None:
+    def of_words(
+        cls, words: Sequence[str], script_run: ScriptRun, code: Path | None
+    ) -> Script | None:
         """Return the script that a command names instead of a spec; None if it names none.
 
         Raises typer.BadParameter for options of a script without one.
         """
         if is_script([Path(word) for word in words[:1]]):
-            return cls(Path(words[0]), words[1:], given, code)
-        _refuse_script_options(given)
+            return cls(Path(words[0]), words[1:], script_run, code)
+        _refuse_script_options(script_run)
         return None
 
     def command(self) -> list[str]:
@@ -70,18 +72,20 @@ class Script:
         command = self.command()
         if "code" not in values:
             values = {**values, "code": pack_code(self.code or self.path, say)}
-        name = self.given.name or script_name(self.path)
-        run = replace(self.given, command=command, name=name, settings=settings or ())
-        made = plan_script(run, values, is_marked=is_marked).warn_of_files(self.path, self.code)
-        for remark in made.remarks():
+        name = self.script_run.name or script_name(self.path)
+        run = replace(self.script_run, command=command, name=name, settings=settings or ())
+        script_plan = plan_script(run, values, is_marked=is_marked).warn_of_files(
+            self.path, self.code
+        )
+        for remark in script_plan.remarks():
             report(remark)
-        return made
+        return script_plan
 
 
-def _refuse_script_options(given: ScriptRun) -> None:
+def _refuse_script_options(script_run: ScriptRun) -> None:
     """Raise typer.BadParameter for an option of a script if there is no script."""
     for name, each in SCRIPT_OPTIONS.items():
-        value = getattr(given, name)
+        value = getattr(script_run, name)
         is_set = "envvar" in each.shown and value == os.environ.get(each.shown["envvar"])
         if value not in (None, "", []) and not is_set:
             keys = " and ".join(each.keys)

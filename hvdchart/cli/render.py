@@ -41,7 +41,7 @@ def render(
     settings: options.Settings = None,
     code: options.Code = None,
     *,
-    given: ScriptRun,
+    script_run: ScriptRun,
     output: options.Output = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")
@@ -70,7 +70,7 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    script = planning.Script.of_words(sources or (), given, code)
+    script = planning.Script.of_words(sources or (), script_run, code)
     if script:
         paths = [script.path]
         plan = script.plan(settings, {}).plan

@@ -21,7 +21,7 @@ def run(
     ] = None,
     code: options.Code = None,
     *,
-    given: ScriptRun,
+    script_run: ScriptRun,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     save_spec: Annotated[
@@ -52,19 +52,19 @@ def run(
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.values.check_values import checked_values
 
-    own = planning.Script(script, arguments or (), given, code)
+    source = planning.Script(script, arguments or (), script_run, code)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    made = own.plan(chosen, {}, is_marked=True)
-    plan = made.plan
+    script_plan = source.plan(chosen, {}, is_marked=True)
+    plan = script_plan.plan
     planning.print_warnings(plan)
     if save_spec:
-        made.save(save_spec, code or script)
+        script_plan.save(save_spec, code or script)
         say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
     cluster, helm = install.connect()
     present = require_own_run(cluster, plan.spec.name, helm)
     current = present.status
     # Many scripts have the same name, and the existing run may belong to another user.
-    if current.is_active and not given.name:
+    if current.is_active and not script_run.name:
         raise ClusterError(
             f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
             f"{current.name} replaces it, any other --name starts another run beside it"

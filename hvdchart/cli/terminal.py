@@ -106,8 +106,8 @@ def console(*, stderr: bool = False) -> Console:
     """Return the console for tables: as wide as the terminal; no wrapping in a pipe or file."""
     from rich.console import Console
 
-    made = Console(stderr=stderr)
-    return made if made.is_terminal else Console(stderr=stderr, width=_UNLIMITED_WIDTH)
+    terminal = Console(stderr=stderr)
+    return terminal if terminal.is_terminal else Console(stderr=stderr, width=_UNLIMITED_WIDTH)
 
 
 def print_log(lines: Iterable[LogLine]) -> None:

@@ -115,12 +115,12 @@ class Command(TyperCommand):
         if last not in _FOREIGN:
             return ""
         what, before = _FOREIGN[last]
-        own, foreign = _sort_words(args, self._takes_value(ctx), before)
+        command_words, foreign = _sort_words(args, self._takes_value(ctx), before)
         # A spec has no arguments.
-        is_spec = last == "sources" and not any(word.endswith(".py") for word in own[:1])
+        is_spec = last == "sources" and not any(word.endswith(".py") for word in command_words[:1])
         if not foreign or is_spec:
             return ""
-        line = shlex.join([*ctx.command_path.split(), *own, "--", *foreign])
+        line = shlex.join([*ctx.command_path.split(), *command_words, "--", *foreign])
         return f" {what} go after --: {line}"
 
 
@@ -139,8 +139,8 @@ def _expect_number(error: Any) -> None:
     most = parameter.type.max
     limits = f"from {least} to {most}" if most is not None else f"of at least {least}"
     # Its message is a sentence: '4x' is not a valid int range.
-    given = error.message.rpartition(" is not ")[0]
-    error.message = f"got {given}; expected a whole number {limits}"
+    value = error.message.rpartition(" is not ")[0]
+    error.message = f"got {value}; expected a whole number {limits}"
 
 
 def _refuse_starter(ctx: Any, args: list[str]) -> None:
@@ -167,21 +167,21 @@ def _sort_words(
     an unknown option comes before those words, both lists are empty.
     """
     named: list[str] = []
-    own: list[str] = []
+    options: list[str] = []
     foreign: list[str] = []
     waiting = list(args)
     while waiting:
         word = waiting.pop(0)
         name, equals, _ = word.partition("=")
         if word == "--":
-            return [*named, *own], [*foreign, *waiting]
+            return [*named, *options], [*foreign, *waiting]
         if not word.startswith("--") and word[:2] in takes_value and len(word) > 2:
             # The word contains its value, or several short options.
-            own.append(word)
+            options.append(word)
         elif name in takes_value:
-            own.append(word)
+            options.append(word)
             if takes_value[name] and not equals and waiting:
-                own.append(waiting.pop(0))
+                options.append(waiting.pop(0))
         elif word.startswith("-"):
             if len(named) < before:
                 return [], []
@@ -193,4 +193,4 @@ def _sort_words(
             named.append(word)
         else:
             foreign.append(word)
-    return [*named, *own], foreign
+    return [*named, *options], foreign

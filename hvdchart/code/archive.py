@@ -169,9 +169,9 @@ def list_files(folder: Path, report: Report = lambda line: None) -> dict[str, Pa
         root = folder.resolve(strict=True)
         secrets: list[Path] = []
         rules = [(root, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]
-        found = sorted(_walk(root, rules, [], secrets))
-        files = {path.relative_to(root).as_posix(): path for path in found}
-        inside = {path for path in found if not path.is_symlink()}
+        paths = sorted(_walk(root, rules, [], secrets))
+        files = {path.relative_to(root).as_posix(): path for path in paths}
+        inside = {path for path in paths if not path.is_symlink()}
         for name, path in files.items():
             if path not in inside:
                 files[name] = _target(folder / name, path, inside)

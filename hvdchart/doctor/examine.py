@@ -128,14 +128,16 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
             yield examine_image(nodes, values)
 
 
-def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], str] = str) -> None:
+def check_before_install(
+    cluster: Cluster, chosen: Values, word: Callable[[str], str] = str
+) -> None:
     """Raise ClusterError for a run that could never start, however long it waits.
 
     Such a run's pods refer to an object that does not exist, or the nodes can never run them.
-    `given` are its values without the chart's defaults. `word` replaces keys by the options of the
+    `chosen` are its values without the chart's defaults. `word` replaces keys by the options of the
     command. A user who may not read the objects or list nodes gets the error from the run.
     """
-    values = merge_values(default_values(), given)
+    values = merge_values(default_values(), chosen)
     missing = _missing(cluster, objects_named(values))
     if missing:
         force = word("`--force` where something else creates it later")
@@ -144,12 +146,12 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
     nodes = cluster.list_or_none("nodes")
     if not nodes:
         return
-    found = examine_fit(nodes, [], values)
-    if found.state == "ok" and len(nodes) <= _POD_LIST_MAX_NODES:
-        found = examine_fit(nodes, cluster.seen_pods(), values)
-    if found.state == "problem":
+    fit = examine_fit(nodes, [], values)
+    if fit.state == "ok" and len(nodes) <= _POD_LIST_MAX_NODES:
+        fit = examine_fit(nodes, cluster.seen_pods(), values)
+    if fit.state == "problem":
         grows = word("`--force` where the cluster will grow")
-        raise ClusterError(f"{found.text}; {found.remedy}, or {grows}")
+        raise ClusterError(f"{fit.text}; {fit.remedy}, or {grows}")
 
 
 def _missing(cluster: Cluster, named: Iterable[tuple[str, str]]) -> list[str]:

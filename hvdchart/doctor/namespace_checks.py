@@ -109,7 +109,9 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
     notes = {
         str(item["metadata"]["name"]): item["metadata"].get("annotations") or {} for item in classes
     }
-    default = next((name for name, own in notes.items() if mark in own.items()), None)
+    default = next(
+        (name for name, annotations in notes.items() if mark in annotations.items()), None
+    )
     names = list(notes)
     if default:
         return Finding("storage", "ok", f"{join_names(names)}; default: {default}")
@@ -180,7 +182,7 @@ def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str,
             wanted = Fraction(sum(pod.number for pod in needs))
         else:
             lists = [(pod, getattr(pod, part)) for pod in needs]
-            missing = [pod for pod, own in lists if of not in own]
+            missing = [pod for pod, amounts in lists if of not in amounts]
             if of in ("cpu", "memory") and missing:
                 names = join_names(pod.name for pod in missing)
                 keys = join_names(dict.fromkeys(pod.key(f"{part}.{of}") for pod in missing))
@@ -188,7 +190,9 @@ def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str,
                     f"quota {name} requires {resource}, which {names} does not set",
                     f"set {keys}, or ask for a LimitRange with a default",
                 )
-            wanted = sum((own.get(of, Fraction(0)) * pod.number for pod, own in lists), Fraction(0))
+            wanted = sum(
+                (amounts.get(of, Fraction(0)) * pod.number for pod, amounts in lists), Fraction(0)
+            )
         left = parse_quantity(str(hard)) - parse_quantity(str(used.get(resource, "0")))
         if wanted and wanted > left:
             yield (
@@ -224,7 +228,7 @@ def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tupl
     """Find default limits of a LimitRange that are below the pods' needs; add remedies."""
     name = limit_range["metadata"]["name"]
     for pod in needs:
-        for resource, given in _defaults(limit_range, "default").items():
+        for resource, default in _defaults(limit_range, "default").items():
             if resource in pod.limits:
                 continue
             wanted = pod.requests.get(resource, Fraction(0))
@@ -232,10 +236,10 @@ def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tupl
             if resource == "memory" and pod.ranks and wanted < import_memory(pod.ranks):
                 wanted = Fraction(import_memory(pod.ranks))
                 why = f"what {pluralize(pod.ranks, 'rank')} may take before training"
-            if given < wanted:
+            if default < wanted:
                 yield (
                     f"limit range {name} limits {resource} of {pod.name} to "
-                    f"{_text(resource, given)}, which is less than {why}: "
+                    f"{_text(resource, default)}, which is less than {why}: "
                     f"{_text(resource, wanted)}",
                     f"set {pod.key(f'limits.{resource}')}, or ask for a higher default",
                 )
@@ -254,12 +258,12 @@ def _with_defaults(pod: PodNeeds, ranges: Sequence[Object]) -> PodNeeds:
 
 def _defaults(limit_range: Object, key: str) -> dict[str, Fraction]:
     """Return the default limits (`default`) or requests (`defaultRequest`) of containers."""
-    found: dict[str, Fraction] = {}
+    amounts: dict[str, Fraction] = {}
     for limits in limit_range["spec"].get("limits") or []:
         if limits.get("type") == "Container":
-            given = limits.get(key) or {}
-            found |= {name: parse_quantity(str(amount)) for name, amount in given.items()}
-    return found
+            entry = limits.get(key) or {}
+            amounts |= {name: parse_quantity(str(amount)) for name, amount in entry.items()}
+    return amounts
 
 
 def _text(resource: str, amount: Fraction) -> str:

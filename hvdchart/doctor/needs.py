@@ -102,14 +102,14 @@ def objects_named(values: Values) -> list[tuple[str, str]]:
 
     The release creates those of `extraObjects`, and optional ones may be missing.
     """
-    made = {
+    charts_objects = {
         (item.get("kind"), (item.get("metadata") or {}).get("name"))
         for item in values.get("extraObjects") or []
         if isinstance(item, Mapping)
     }
     pods = {key: value for key, value in values.items() if key != "extraObjects"}
-    found = dict.fromkeys(_references(pods))
-    return [(kind, name) for kind, name in found if (kind, name) not in made]
+    references = dict.fromkeys(_references(pods))
+    return [(kind, name) for kind, name in references if (kind, name) not in charts_objects]
 
 
 def _references(node: Any) -> Iterator[tuple[str, str]]:

@@ -78,14 +78,14 @@ def _fits_beside(
     Each node comes with its free resources, and whether it admits workers.
     """
     pod, number, most = workers
-    own, values = master
+    requests, values = master
     room = sum(_count(free, pod, most) for _, free, is_usable in nodes if is_usable)
     for node, free, is_usable in nodes:
-        if not admits(node, values) or not _count(free, own, 1):
+        if not admits(node, values) or not _count(free, requests, 1):
             continue
         lost = 0
         if is_usable:
-            left = {name: amount - _needed(own).get(name, 0) for name, amount in free.items()}
+            left = {name: amount - _needed(requests).get(name, 0) for name, amount in free.items()}
             lost = _count(free, pod, most) - _count(left, pod, most)
         if room - lost >= number:
             return True

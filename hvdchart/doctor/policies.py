@@ -46,10 +46,10 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
             )
     except ClusterError as error:
         return Finding(_SUBJECT, "unknown", str(error))
-    found = next((line for line in output.splitlines() if line.startswith(MARK)), "")
-    if found == f"{MARK}enforced":
+    result = next((line for line in output.splitlines() if line.startswith(MARK)), "")
+    if result == f"{MARK}enforced":
         return Finding(_SUBJECT, "ok", "enforced: a pod that none admits could not connect")
-    if found == f"{MARK}open":
+    if result == f"{MARK}open":
         text = "nothing enforces them: a pod that none admits could connect"
         return Finding(_SUBJECT, "problem", text, UNENFORCED)
     last = output.strip().splitlines()[-1:] or ["it printed nothing"]

@@ -58,7 +58,7 @@ def probe(
 ) -> str:
     """Return the result for a pod that the policy admits to one port: enforced, open or unknown."""
     until = time.monotonic() + policy_timeout_seconds
-    found = "unknown"
+    result = "unknown"
     failed = 0
     # A series of failures is continued to its end, even after the time limit.
     while failed or time.monotonic() < until:
@@ -69,11 +69,11 @@ def probe(
             return "enforced"
         elif is_reached(address, blocked, connect_timeout_seconds):
             failed = 0
-            found = "open"
+            result = "open"
         else:
             failed += 1
         time.sleep(interval_seconds)
-    return found
+    return result
 
 
 def serve(

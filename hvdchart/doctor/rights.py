@@ -72,13 +72,13 @@ def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
     yield from _rights(PURPOSES[purpose])
     if purpose != TO_DEPLOY:
         return
-    given = values or {}
+    chosen = values or {}
     for (key, switch), (group, resource) in _OPTIONAL_OBJECTS.items():
-        if (given.get(key) or {}).get(switch):
+        if (chosen.get(key) or {}).get(switch):
             yield from (Right(group, resource, verb) for verb in _CHANGE)
-    if has_role(given):
+    if has_role(chosen):
         yield from _rights(_ROLE)
-        if has_policy(given) and not is_in_kueue(given):
+        if has_policy(chosen) and not is_in_kueue(chosen):
             # `helm test` probes the NetworkPolicy, and removes the label of its pod for that: this
             # is the condition of templates/master/role.yaml.
             yield Right("", "pods", "patch")
@@ -119,7 +119,7 @@ def _list(rights: list[Right]) -> str:
     for right in rights:
         verbs.setdefault((right.group, right.resource), []).append(right.verb)
     parts = []
-    for (group, resource), own in verbs.items():
+    for (group, resource), names in verbs.items():
         full_name = f"{resource}.{group}" if group else resource
-        parts.append(f"{', '.join(own)} {full_name}")
+        parts.append(f"{', '.join(names)} {full_name}")
     return "; ".join(parts)

@@ -96,12 +96,12 @@ def migrate_mpijob(ledger: Ledger) -> None:
         ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
     gpus = carry_over_resources(ledger, resources)
     wanted = ledger.integer_at("spec", "slotsPerWorker")
-    given = wanted or line.size.per_host or 1
-    if gpus not in (None, given):
-        ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {given}")
+    per_host = wanted or line.size.per_host or 1
+    if gpus not in (None, per_host):
+        ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {per_host}")
     ledger.carry_over(("spec", "slotsPerWorker"), ("worker", "slots"), "", gpus or wanted)
     ledger.carry_over(replicas, ("worker", "number"), "", number)
-    carry_over_size(ledger, old, line, number, gpus or given, replicas)
+    carry_over_size(ledger, old, line, number, gpus or per_host, replicas)
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
     _finish(ledger)
@@ -198,10 +198,10 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
         for role in roles.values()
     ]
     if len(roles) > 1:
-        own = volumes[0].keys() - volumes[1].keys()
+        workers_only = volumes[0].keys() - volumes[1].keys()
     else:
         # The master may run on a node without these. It starts the ranks, so it has the others.
-        own = {
+        workers_only = {
             name
             for name, path in volumes[0].items()
             if ledger.value_at(*path, "hostPath")
@@ -210,16 +210,16 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
     places = [
         ((*role.pod, "volumes"), (*role.container, "volumeMounts")) for role in roles.values()
     ]
-    carry_over_volumes(ledger, places, own)
+    carry_over_volumes(ledger, places, workers_only)
 
 
 def _carry_over_labels(ledger: Ledger, labels: KeyPath, group: str) -> None:
     """Carry over labels of pods, without those that select the pods of the chart."""
-    own = (NAME_LABEL, INSTANCE_LABEL, COMPONENT_LABEL)
-    given = ledger.map_at(*labels)
-    for name in sorted(given.keys() & own):
+    charts_labels = (NAME_LABEL, INSTANCE_LABEL, COMPONENT_LABEL)
+    pod_labels = ledger.map_at(*labels)
+    for name in sorted(pod_labels.keys() & charts_labels):
         ledger.leave_out((*labels, name), "the chart's pods have their own")
-    others = {name: value for name, value in given.items() if name not in own}
+    others = {name: value for name, value in pod_labels.items() if name not in charts_labels}
     if others:
         ledger.carry_over(labels, (group, "podLabels"), "", others)
 
@@ -299,14 +299,14 @@ def _carry_over_training_variables(
     ledger: Ledger, container: KeyPath, resources: str, pods: _Pods
 ) -> tuple[KeyPath, LauncherLine]:
     """Carry over the command and the variables; return the command's path and what was read."""
-    own = variables_at(ledger, (*container, "env"))
+    variables = variables_at(ledger, (*container, "env"))
     known = pods.variables
     operators = {name: {"name": name, "value": value} for name, value in known.items()}
     places = sorted(OWN_OF_RANKS - known.keys())
-    fixed = {name: entry for name, entry in own.items() if name not in places}
+    fixed = {name: entry for name, entry in variables.items() if name not in places}
     read = partial(_read_training, ledger, pods, places)
     old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read)
-    won = exported(ledger, container, line, own)
+    won = exported(ledger, container, line, variables)
     env = {(*container, "env"): ""}
     carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))
     return old, line

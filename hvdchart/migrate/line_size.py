@@ -63,14 +63,14 @@ class LineSize:
     def slurm_variables(self) -> dict[str, str]:
         """Return the variables that Slurm sets for the size of a header."""
         tasks = self.ranks or (self.per_host and (self.nodes or 1) * self.per_host)
-        given = {
+        numbers = {
             "SLURM_NTASKS": tasks,
             "SLURM_NPROCS": tasks,
             "SLURM_NNODES": self.nodes,
             "SLURM_JOB_NUM_NODES": self.nodes,
             "SLURM_NTASKS_PER_NODE": self.per_host,
         }
-        return {name: str(number) for name, number in given.items() if number}
+        return {name: str(number) for name, number in numbers.items() if number}
 
     def with_size(self, field: str, value: Any) -> LineSize:
         """Return the size with another field. Raises NotUnderstoodError for a second value."""
@@ -151,11 +151,11 @@ def workers_and_slots(size: LineSize) -> tuple[int, int, str]:
 
 def _from_hosts(size: LineSize, hosts: Sequence[Host]) -> tuple[int, int, str]:
     count = len(hosts)
-    given = {size.per_host or host.slots for host in hosts}
-    if len(given) > 1:
+    numbers = {size.per_host or host.slots for host in hosts}
+    if len(numbers) > 1:
         expected = "one number for all hosts, or workerGroups by hand"
         raise NotUnderstoodError("the hosts have different numbers of slots", expected)
-    slots = given.pop() or (size.ranks or count) // count
+    slots = numbers.pop() or (size.ranks or count) // count
     ranks = size.ranks or count * slots
     if ranks != count * slots and not (count == 1 and ranks < slots):
         problem = f"{ranks} ranks on {count} hosts of {slots} slots"

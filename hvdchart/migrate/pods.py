@@ -79,41 +79,41 @@ def check_user(ledger: Ledger, user: str) -> None:
 
 
 def carry_over_volumes(
-    ledger: Ledger, places: Sequence[tuple[KeyPath, KeyPath]], own: Collection[str] = ()
+    ledger: Ledger, places: Sequence[tuple[KeyPath, KeyPath]], workers_only: Collection[str] = ()
 ) -> None:
     """Carry over lists of volumes and of mounts, the workers' first.
 
-    The chart adds volumes to master and workers. `own` are the names of volumes that only the
-    workers have, such as huge pages and devices. They go to the workers' group, because a master on
-    another node may be unable to mount them.
+    The chart adds volumes to master and workers. `workers_only` are the names of volumes that only
+    the workers have, such as huge pages and devices. They go to the workers' group, because a
+    master on another node may be unable to mount them.
     """
     volumes: dict[str, Plain] = {}
     mounts: dict[str, Plain] = {}
     for volumes_at, mounts_at in places:
-        given = {
+        mount_paths = {
             path: ledger.text_at(*path, "mountPath").rstrip("/") or "/"
             for path in ledger.items_at(*mounts_at)
         }
-        at_shm = {ledger.text_at(*path, "name") for path, at in given.items() if at == _SHM}
+        at_shm = {ledger.text_at(*path, "name") for path, at in mount_paths.items() if at == _SHM}
         for path in ledger.items_at(*volumes_at):
             name = ledger.text_at(*path, "name")
             if name in at_shm:
                 _carry_over_shm(ledger, path)
             else:
                 _require_own_name(ledger, path, name)
-                _add(ledger, volumes, name, path, name in own, "volumes")
-        for path, mount_path in given.items():
+                _add(ledger, volumes, name, path, name in workers_only, "volumes")
+        for path, mount_path in mount_paths.items():
             if is_charts_mount(mount_path):
                 _drop_mount(ledger, path, mount_path)
             else:
                 name = _find_mounted(ledger, path, volumes)
-                _add(ledger, mounts, mount_path, path, name in own, "volumeMounts")
+                _add(ledger, mounts, mount_path, path, name in workers_only, "volumeMounts")
     group: dict[str, Plain] = {}
     for key, entries in (("volumes", volumes), ("volumeMounts", mounts)):
         each = list(map(without_nulls, entries.values()))
-        if shared := [entry for entry in each if entry["name"] not in own]:
+        if shared := [entry for entry in each if entry["name"] not in workers_only]:
             ledger.put((key,), shared, places[0][0])
-        if alone := [entry for entry in each if entry["name"] in own]:
+        if alone := [entry for entry in each if entry["name"] in workers_only]:
             group[key] = alone
     if group:
         # With this name, the workers have the same names as without groups.
@@ -159,14 +159,19 @@ def _carry_over_shm(ledger: Ledger, path: KeyPath) -> None:
 
 
 def _add(
-    ledger: Ledger, entries: dict[str, Plain], key: str, path: KeyPath, own: bool, new: str
+    ledger: Ledger,
+    entries: dict[str, Plain],
+    key: str,
+    path: KeyPath,
+    is_workers_only: bool,
+    new: str,
 ) -> None:
     """Add a volume or mount to those by `key`. Raises SpecError for two that differ."""
     entry = ledger.map_at(*path)
     if entries.setdefault(key, entry) != entry:
         problem = f"{key} is also another one of the {new} of the pods"
         raise ledger.error(path, problem, "the same in all pods, or another name and path")
-    if own:
+    if is_workers_only:
         ledger.change(path, ("workerGroups", new), "for the workers alone, as before")
     else:
         ledger.change(path, (new,), "for master and workers")

@@ -139,8 +139,8 @@ def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:
 def _read_lines(text: str) -> dict[int, str]:
     """Return the lines with commands by number, each with the lines in which it continues."""
     return {
-        text.count("\n", 0, found.start()) + 1: found[1].replace("\\\n", "")
-        for found in _COMMAND.finditer(text)
+        text.count("\n", 0, command.start()) + 1: command[1].replace("\\\n", "")
+        for command in _COMMAND.finditer(text)
     }
 
 
@@ -152,8 +152,8 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
     for number, line in lines.items():
         path = (f"line {number}",)
         problem = ""
-        if found := _COMPOUND.match(line) or re.search("<<", line):
-            problem = f"{found[0]} begins more than a simple command"
+        if beginning := _COMPOUND.match(line) or re.search("<<", line):
+            problem = f"{beginning[0]} begins more than a simple command"
         elif _LATER_LAUNCH.search(line):
             problem = f"a launcher follows another command: {shorten(_hide(line))}"
         try:
@@ -187,12 +187,12 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
         if line.launcher == "srun":
             header = replace(header, **line.size.given)
             line.size = LineSize()
-        given = line.size
-        line.size = given.in_slurm(header)
+        line_size = line.size
+        line.size = line_size.in_slurm(header)
         number, slots, check = workers_and_slots(line.size)
     except NotUnderstoodError as error:
         raise ledger.error(path, str(error), error.expected or EXPECTED) from None
-    if line.size.per_host != given.per_host:
+    if line.size.per_host != line_size.per_host:
         line.checks.append(
             f"nodes and tasks of Slurm give a worker {pluralize(line.size.per_host or 1, 'slot')} "
             f"of the {pluralize(line.size.ranks or 1, 'rank')}: correct worker.number and "

@@ -178,27 +178,27 @@ def _saved_file(node: ast.Call) -> str:
         return ""
     names = [each.value for each in node.args if isinstance(each, ast.Constant)]
     # Other texts are a format, such as "PNG".
-    found = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
-    return shorten(next(found, ""), MAX_LINE_CHARACTERS)
+    relative = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
+    return shorten(next(relative, ""), MAX_LINE_CHARACTERS)
 
 
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:
     """Return whether a module cannot connect ranks: Python's, own and well-known modules."""
-    own = {file.partition("/")[0].removesuffix(".py") for file in sources}
-    return not name or name in {*_TRAINING, *_ALONE} | own | sys.stdlib_module_names
+    users_modules = {file.partition("/")[0].removesuffix(".py") for file in sources}
+    return not name or name in {*_TRAINING, *_ALONE} | users_modules | sys.stdlib_module_names
 
 
 def _mpi_backends(tree: ast.Module) -> Iterator[int]:
     """Yield the lines that pass or assign the text of the backend mpi."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments):
-            for given in ast.iter_child_nodes(node):
-                if not isinstance(given, ast.Constant):
+            for argument in ast.iter_child_nodes(node):
+                if not isinstance(argument, ast.Constant):
                     continue
-                text = given.value
+                text = argument.value
                 # As in "cpu:mpi,cuda:nccl".
                 if isinstance(text, str) and "mpi" in text.lower().replace(":", ",").split(","):
-                    yield given.lineno
+                    yield argument.lineno
 
 
 def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
@@ -207,17 +207,17 @@ def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
         if isinstance(node, ast.Assign):
             names = [_text(each.slice) for each in node.targets if isinstance(each, ast.Subscript)]
             if "MASTER_ADDR" in names and _text(node.value) in _OWN_ADDRESSES:
-                found = f"{file}:{node.lineno} sets MASTER_ADDR to {_text(node.value)}"
-                signs.meets_locally = signs.meets_locally or found
+                sign = f"{file}:{node.lineno} sets MASTER_ADDR to {_text(node.value)}"
+                signs.meets_locally = signs.meets_locally or sign
         elif isinstance(node, ast.Call) and _called(node) == "init_process_group":
-            given = {each.arg: each.value for each in node.keywords}
+            arguments = {each.arg: each.value for each in node.keywords}
             backend, method = ([*node.args, None, None][index] for index in (0, 1))
-            if _text(given.get("backend", backend)).lower() == "nccl":
+            if _text(arguments.get("backend", backend)).lower() == "nccl":
                 signs.nccl = signs.nccl or f"{file}:{node.lineno} chooses nccl"
-            address = _text(given.get("init_method", method)).removeprefix("tcp://")
+            address = _text(arguments.get("init_method", method)).removeprefix("tcp://")
             if address.rpartition(":")[0] in _OWN_ADDRESSES:
-                found = f"{file}:{node.lineno} lets ranks meet at {address}"
-                signs.meets_locally = signs.meets_locally or found
+                sign = f"{file}:{node.lineno} lets ranks meet at {address}"
+                signs.meets_locally = signs.meets_locally or sign
 
 
 def _unconditional(tree: ast.Module) -> Iterator[ast.AST]:

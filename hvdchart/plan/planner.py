@@ -132,22 +132,22 @@ class _Choices:
 
     def replaced(self, name: str, planned: int) -> int:
         """Return `name` in the spec's values.worker, with its reason, or else `planned`."""
-        given = topology.override(self.spec, name)
-        if given is None:
+        number = topology.override(self.spec, name)
+        if number is None:
             return planned
         self.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
-        return given
+        return number
 
     def variable(self, name: str, planned: str | None) -> str | None:
         """Return the text of a planned variable, unless train.env sets it.
 
         Returns None for a variable that is not planned, and if train.env takes it from an object.
         """
-        own = self.spec.train.env.get(name)
-        if own is None:
+        value = self.spec.train.env.get(name)
+        if value is None:
             return planned
         self.reasons[f"env.{name}"] = rules.override_reason(f"train.env.{name}", planned)
-        return own if isinstance(own, str) else None
+        return value if isinstance(value, str) else None
 
 
 def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:

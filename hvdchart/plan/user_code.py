@@ -120,9 +120,9 @@ def program_files(
             continue
         yield file, tree
         for _, module in modules_of(tree):
-            own = PurePosixPath(file).parent
+            parent = PurePosixPath(file).parent
             # Search the other folders on Python's path, too.
-            waiting += _files_of(module, [PurePosixPath(), folder, own], modules)
+            waiting += _files_of(module, [PurePosixPath(), folder, parent], modules)
 
 
 def _files_of(
@@ -137,11 +137,11 @@ def _files_of(
     if level:
         last = folders[-1]
         folders = [last, *last.parents][level - 1 : level]
-    found: list[str] = []
+    files: list[str] = []
     for folder in folders:
         path = folder / name.replace(".", "/")
-        found += [modules[str(one)] for one in (path, *path.parents) if str(one) in modules]
-    return found
+        files += [modules[str(one)] for one in (path, *path.parents) if str(one) in modules]
+    return files
 
 
 def modules_of(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -206,8 +206,8 @@ def _cores(plan: GroupPlan) -> Iterator[str]:
             f"each other; {remedy}"
         )
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        given = plan.env.get(name, "")
-        threads = int(given) * plan.slots if given.isdecimal() and int(given) > 1 else 0
+        number = plan.env.get(name, "")
+        threads = int(number) * plan.slots if number.isdecimal() and int(number) > 1 else 0
         if cores and threads > cores:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
 

@@ -29,19 +29,19 @@ def left_behind(
     """
     folder = script.parent
     names = sorted({module.partition(".")[0] for module in modules} - {script.stem})
-    own = {name: file for name in names if (file := module_file(folder, name))}
+    files = {name: file for name in names if (file := module_file(folder, name))}
     if image:
-        found = image.has | sys.stdlib_module_names
+        importable = image.has | sys.stdlib_module_names
         # A package in the image takes precedence over a folder without __init__.py.
-        sure = [name for name in own if name in needed and is_regular(folder, name)]
-        missing = [own[name] for name in sure if name not in found]
+        sure = [name for name in files if name in needed and is_regular(folder, name)]
+        missing = [files[name] for name in sure if name not in importable]
         if missing:
             raise FileError(
                 f"{script} imports {' and '.join(missing)} beside it, and would go to the workers "
                 f"alone: --code {folder} sends the folder, --code {script} the script alone"
             )
     left = [REQUIREMENTS] if (folder / REQUIREMENTS).is_file() else []
-    left += own.values()
+    left += files.values()
     left += [file for file in named_files(script) if file not in (*left, script.name)]
     if left:
         without = " and ".join(left)

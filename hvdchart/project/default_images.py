@@ -46,8 +46,8 @@ class DefaultImage:
         used = {step for module in modules for step in _steps(module)}
         packages = {**_table()["packages"], **PACKAGES}
         listed = required(requirements)
-        found = {packages[module] for module in used & packages.keys() - self.has}
-        return sorted(each for each in found if _normal(each.rpartition(" ")[2]) not in listed)
+        needed = {packages[module] for module in used & packages.keys() - self.has}
+        return sorted(each for each in needed if _normal(each.rpartition(" ")[2]) not in listed)
 
 
 def default_image(
@@ -65,14 +65,14 @@ def default_image(
         first: dict[str, str] = {}
         for place, module in each:
             first.setdefault(module.partition(".")[0], place)
-        found = [(entry, name) for entry in entries for name in entry["modules"] if name in first]
-        if found:
-            chosen, name = found[0]
+        matches = [(entry, name) for entry in entries for name in entry["modules"] if name in first]
+        if matches:
+            chosen, name = matches[0]
             why = f"{first[name]} uses {name}"
             break
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    reference = chosen["gpu" if has_gpus else "cpu"].replace("${python}", own)
-    version = chosen.get("python", "").replace("${python}", own)
+    version_here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    reference = chosen["gpu" if has_gpus else "cpu"].replace("${python}", version_here)
+    version = chosen.get("python", "").replace("${python}", version_here)
     wanted = "{}.{}".format(*python) if python else ""
     others = chosen.get("for-python", {})
     if wanted in others:
@@ -95,9 +95,9 @@ def python_of(reference: str) -> tuple[int, int] | None:
     """Return the version of Python of an image that the user named; None if unknown."""
     for entry in _table()["images"]:
         version = entry.get("python", "")
-        own = {entry["cpu"]: version, entry["gpu"]: version}
-        own |= {image: python for python, image in entry.get("for-python", {}).items()}
-        major, _, minor = own.get(reference, "").partition(".")
+        versions = {entry["cpu"]: version, entry["gpu"]: version}
+        versions |= {image: python for python, image in entry.get("for-python", {}).items()}
+        major, _, minor = versions.get(reference, "").partition(".")
         if minor.isdecimal():
             return int(major), int(minor)
     return None

@@ -218,10 +218,10 @@ def foreign_chart(name: str, namespace: str, helm: Helm) -> str | None:
     parent chart that has this one as a dependency. Raises HelmError.
     """
     try:
-        found = helm.call(name, namespace, _Command(helm).get_chart(name, namespace))
+        chart = helm.call(name, namespace, _Command(helm).get_chart(name, namespace))
     except NoRunError:
         return None
-    return None if found["own"] else str(found["name"])
+    return None if chart["own"] else str(chart["name"])
 
 
 class Revision(NamedTuple):
@@ -245,10 +245,10 @@ class Revision(NamedTuple):
 def last_revision(name: str, namespace: str, helm: Helm) -> Revision | None:
     """Return the last revision of a release; None if there is no such release. Raises HelmError."""
     try:
-        found = helm.call(name, namespace, _Command(helm).get_metadata(name, namespace))
+        metadata = helm.call(name, namespace, _Command(helm).get_metadata(name, namespace))
     except NoRunError:
         return None
-    return Revision(int(found.get("revision", 1)), str(found.get("status", "")))
+    return Revision(int(metadata.get("revision", 1)), str(metadata.get("status", "")))
 
 
 def release_session(name: str, namespace: str, helm: Helm) -> str | None:

@@ -311,11 +311,11 @@ class ObjectOf(Generic[T]):
             return value
         pairs = {}
         for name, field in _keys(self.make).items():
-            given = getattr(value, field.name)
+            content = getattr(value, field.name)
             # None stands for a missing key; `read` would refuse a null.
-            if given is not None:
+            if content is not None:
                 write = getattr(field.metadata[_READER], "write", _plain)
-                pairs[name] = write(given)
+                pairs[name] = write(content)
         return pairs
 
     def schema(self) -> dict[str, Plain]:

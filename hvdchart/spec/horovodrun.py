@@ -101,13 +101,13 @@ def take_option(
             "launcher itself"
         )
         raise UnknownOptionError(index, f"the option {word} of {program} is not known", rest)
-    given = words[index : index + (1 if has_value else 1 + entry["arguments"])]
-    values = [value] if has_value else given[1:]
+    taken = words[index : index + (1 if has_value else 1 + entry["arguments"])]
+    values = [value] if has_value else taken[1:]
     if len(values) != entry["arguments"]:
         form = " ".join([name, *["VALUE"] * entry["arguments"]])
-        problem = f"{' '.join(given)} of {program} has {pluralize(len(values), 'value')}"
+        problem = f"{' '.join(taken)} of {program} has {pluralize(len(values), 'value')}"
         raise HorovodrunError(index, problem, form)
-    return Option(entry, name, given, values)
+    return Option(entry, name, taken, values)
 
 
 def read_values(option: Option, index: int = 0) -> list[str]:

@@ -61,7 +61,7 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
     A pod refuses more options: it knows the MPI of its image (docs/adr/0028).
     """
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
-    binding = next((given for given in bindings if given not in (None, "none")), None)
+    binding = next((value for value in bindings if value not in (None, "none")), None)
     arguments = spec.launch.options
     launchers = LAUNCHER_OPTIONS["modes"]["mpirun"]
     for index, reason, option in find_conflicts(arguments, launchers, binding=bool(binding)):
@@ -104,8 +104,8 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
         return None
     name = PurePosixPath(words[0]).name
     if _SHELL.fullmatch(name) and len(words) > 2 and re.fullmatch("-[a-z]*c", words[1]):
-        found = map(nested_launcher, _shell_commands(words[2]))
-        return next((each for each in found if each), None)
+        launchers = map(nested_launcher, _shell_commands(words[2]))
+        return next((each for each in launchers if each), None)
     started = words[1:]
     if _PYTHON.fullmatch(name):
         while started and _PYTHON_FLAGS.fullmatch(started[0]):

@@ -236,10 +236,10 @@ def rephrase_for_launch(error: SpecError) -> SpecError:
     """Reword an error of the spec made by `hvdchart.launch`: name its arguments."""
     errors = []
     for each in rephrase_for_run(error).errors:
-        option, _, given = each.place.partition(" ")
+        option, _, rest = each.place.partition(" ")
         place = each.place
         if option in _ARGUMENTS:
-            place = f"{_ARGUMENTS[option].removesuffix('=')} {given}".strip()
+            place = f"{_ARGUMENTS[option].removesuffix('=')} {rest}".strip()
         problem = name_arguments(each.problem)
         errors.append(SpecError(place, each.path, problem, name_arguments(each.expected)))
     return SpecError.join(errors)

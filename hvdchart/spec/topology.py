@@ -92,8 +92,8 @@ def _asks_for_spot(part: Plain) -> bool:
 
 def slots(group: NodeGroup, spec: Spec) -> int:
     """Return the ranks on a node: from values.worker.slots, else from tuning, else by rule."""
-    given = override(spec, "slots")
-    return given or group.tuning.slots or spec.tuning.slots or default_slots(group)
+    number = override(spec, "slots")
+    return number or group.tuning.slots or spec.tuning.slots or default_slots(group)
 
 
 def workers(group: NodeGroup, spec: Spec) -> int:
@@ -143,8 +143,8 @@ def reserved_cpu(group: NodeGroup) -> int:
 
     They are `reserved.cpu`, or `node_reserve_cpu` by default.
     """
-    given = group.reserved.cpu
-    return node_reserve_cpu(node_cpu(group)) if given is None else given
+    millicpu = group.reserved.cpu
+    return node_reserve_cpu(node_cpu(group)) if millicpu is None else millicpu
 
 
 def kubelet_cpu(group: NodeGroup) -> int:
@@ -153,9 +153,9 @@ def kubelet_cpu(group: NodeGroup) -> int:
     They are its reservedSystemCPUs, or a part of a CPU. Without `reserved.cpu`, whole cores are
     assumed: no other pod can use the rest of a core.
     """
-    given = group.reserved.cpu
-    if given is not None:
-        return given
+    millicpu = group.reserved.cpu
+    if millicpu is not None:
+        return millicpu
     core = 1000 * (group.threads_per_core or 1)
     cores_kept = _divide_up(kubelet_reserve_cpu(node_cpu(group)), core)
     return cores_kept * core

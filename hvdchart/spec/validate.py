@@ -146,9 +146,9 @@ def _ranks(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Contradiction]
             yield (*path, "cpu"), problem, "whole CPUs"
 
 
-def _slots_of_gpus(at: KeyPath, group: NodeGroup, given: int | None) -> Iterator[Contradiction]:
-    if group.gpus and given not in (None, group.gpus):
-        problem = f"{given} slots on nodes with {group.gpus} GPUs"
+def _slots_of_gpus(at: KeyPath, group: NodeGroup, slots: int | None) -> Iterator[Contradiction]:
+    if group.gpus and slots not in (None, group.gpus):
+        problem = f"{slots} slots on nodes with {group.gpus} GPUs"
         yield at, problem, "one rank per GPU: omit slots or change gpus"
 
 
@@ -197,9 +197,9 @@ def _volumes(spec: Spec) -> Iterator[Contradiction]:
 
 
 def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Contradiction]:
-    given = volume.sources
-    if len(given) != 1:
-        problem = f"{' and '.join(given)} together" if given else "no source"
+    sources = volume.sources
+    if len(sources) != 1:
+        problem = f"{' and '.join(sources)} together" if sources else "no source"
         yield at, problem, f"exactly one of {', '.join(VOLUME_SOURCES)}"
     if is_charts_volume(name):
         yield at, f"the chart has a volume named {name!r} itself", "another name"
@@ -225,8 +225,8 @@ def _variables(spec: Spec) -> Iterator[Contradiction]:
     for name in filter(is_charts_variable, spec.train.env):
         yield ("train", "env", name), "the chart sets that variable", "another name"
     # A command of mode custom may start ranks with its own variables.
-    own = [] if spec.launch.mode == "custom" else [*filter(is_ranks_variable, spec.train.env)]
-    for name in own:
+    names = [] if spec.launch.mode == "custom" else [*filter(is_ranks_variable, spec.train.env)]
+    for name in names:
         problem = "the launcher sets that variable, differently for each rank"
         yield ("train", "env", name), problem, "another name"
 
@@ -284,15 +284,15 @@ def _binding(spec: Spec) -> Iterator[Contradiction]:
     places: list[tuple[KeyPath, str | None]] = [(("tuning", "binding"), spec.tuning.binding)]
     for index, group in enumerate(spec.nodes):
         places.append((("nodes", index, "tuning", "binding"), group.tuning.binding))
-    given = [(path, binding) for path, binding in places if binding is not None]
+    bindings = [(path, binding) for path, binding in places if binding is not None]
     mode = spec.launch.mode
     has_no_place = mode == "custom" and LAUNCH not in spec.train.command
-    for path, binding in given:
+    for path, binding in bindings:
         if has_no_place:
             problem = f"`launch.mode: {mode}` takes no binding"
             expected = "no `tuning.binding`, or `launch.mode: mpirun` or `launch.mode: direct`"
             yield path, problem, expected
-        first_path, first = given[0]
+        first_path, first = bindings[0]
         if binding != first:
             problem = f"binding {binding} here and {first} in `{dotted(first_path)}`"
             yield path, problem, "one binding for all groups"

@@ -210,7 +210,7 @@ class _Builder:
         return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
 
     def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
-        own: dict[str, Node] = {}
+        pairs: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in node.value:
             if key.tag == _TAG + "merge":
@@ -223,10 +223,10 @@ class _Builder:
                 continue
             place = SourcePlace(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
             name = self._key(key, place)
-            if name in own:
+            if name in pairs:
                 raise _error(place, f"key {name!r} is given twice in one map", "each key once")
-            own[name] = self.build(value, above, place)
-        return {**merged, **own}
+            pairs[name] = self.build(value, above, place)
+        return {**merged, **pairs}
 
     @staticmethod
     def _key(key: Any, place: SourcePlace) -> str:

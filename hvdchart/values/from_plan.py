@@ -102,7 +102,7 @@ def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
         reasons["launch", "binding", "to"] = plan.launching.reason
     reasons |= {("launch", key): reason for key, reason in plan.framework.reasons.items()}
     for index, group in enumerate(plan.groups):
-        own: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
+        group_path: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
         for key, reason in group.reasons.items():
             # The name of a resource contains dots.
             _, limit, resource = key.partition("resources.limits.")
@@ -110,7 +110,7 @@ def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
             variable = key.removeprefix("env.")
             is_users = key != variable and variable in plan.spec.train.env
             # All groups have the variables of train.env.
-            root: ValuePath = ("worker",) if is_users else own
+            root: ValuePath = ("worker",) if is_users else group_path
             reasons[(*root, *steps)] = reason
     return reasons
 
@@ -129,17 +129,17 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     own_env = {**group.env, **interfaces, **own_paths}
     # Add each variable once: one of train.env is among the common ones, and the API refuses two
     # variables of the same name.
-    given = plan.spec.train.env
-    own_env = {name: value for name, value in own_env.items() if name not in given}
+    users_env = plan.spec.train.env
+    own_env = {name: value for name, value in own_env.items() if name not in users_env}
     worker["env"] = [*_environment(own_env), *common]
     worker["resources"] = _omit_empty(requests=dict(group.requests), limits=dict(group.limits))
     worker.update(_scheduling(nodes))
     if not nodes.shared and "podAntiAffinity" not in nodes.affinity:
         # Ranks of two workers on one node would be bound to the same cores.
         worker["spread"] = "Required"
-    own = {n: v for n, v in plan.spec.volumes.items() if _is_only_in(plan, v, nodes.name)}
-    worker["volumes"] = [_volume(name, volume) for name, volume in own.items()]
-    worker["volumeMounts"] = [_mount(name, volume) for name, volume in own.items()]
+    volumes = {n: v for n, v in plan.spec.volumes.items() if _is_only_in(plan, v, nodes.name)}
+    worker["volumes"] = [_volume(name, volume) for name, volume in volumes.items()]
+    worker["volumeMounts"] = [_mount(name, volume) for name, volume in volumes.items()]
     return _omit_empty(**worker)
 
 

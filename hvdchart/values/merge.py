@@ -28,11 +28,11 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
     worker = dict(values.get("worker") or {})
     worker |= {key: values.get(key) for key in ("volumes", "volumeMounts")}
     groups = []
-    for own in values.get("workerGroups") or [{"name": "worker"}]:
-        group = dict(own)
+    for entry in values.get("workerGroups") or [{"name": "worker"}]:
+        group = dict(entry)
         for key in ("env", "volumes", "volumeMounts"):
-            if own.get(key):
-                group[key] = [*(worker.get(key) or ()), *own[key]]
+            if entry.get(key):
+                group[key] = [*(worker.get(key) or ()), *entry[key]]
         groups.append(merge(worker, group, lambda path, value: value is None, empty_clears=True))
     return groups
 

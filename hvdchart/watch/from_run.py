@@ -97,14 +97,14 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
         usage = used.get(name) if name not in seen else None
         seen.add(name)
         is_stalled = status.stall is not None and status.stall.rank == rank
-        own = steps.get(rank, {})
+        progress = steps.get(rank, {})
         row = Row(
             rank=rank,
             pod=one_line(name),
             node=one_line(pod.node) if pod else "",
             state="Stalled" if is_stalled else _state(pod, status),
-            step=_whole(own.get("step")),
-            rate=_finite(own.get("samples_per_second")),
+            step=_whole(progress.get("step")),
+            rate=_finite(progress.get("samples_per_second")),
         )
         yield _with_usage(row, usage)
     for pod in status.pods:

@@ -134,9 +134,9 @@ class Masker:
             self._known = {each for each in self._known if len(each) >= _MIN_MASKED_CHARACTERS}
 
 
-def _mask_stated(found: re.Match[str]) -> str:
+def _mask_stated(stated: re.Match[str]) -> str:
     """Mask the value after a secret's name; a number, such as tokens per step, is no secret."""
-    return found[0] if _NUMBER.fullmatch(found[2]) else f"{found[1]}{MASK}"
+    return stated[0] if _NUMBER.fullmatch(stated[2]) else f"{stated[1]}{MASK}"
 
 
 def is_secret_name(name: str) -> bool:

@@ -117,12 +117,12 @@ class _Readers:
         """Put the usage of the pods, again and again."""
         while not self.follower.closed.is_set():
             try:
-                found = _Used(read_usage(self.known.run, kubectl))
+                used = _Used(read_usage(self.known.run, kubectl))
                 pause = USAGE_POLL_INTERVAL_SECONDS
             except ClusterError as problem:
-                found = _Used([], str(problem))
+                used = _Used([], str(problem))
                 pause = USAGE_RETRY_DELAY_SECONDS
-            self.follower.put(found)
+            self.follower.put(used)
             self.follower.closed.wait(pause)
 
 

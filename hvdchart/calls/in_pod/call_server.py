@@ -266,8 +266,8 @@ class CallServer:
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
                 source = pipe_of(stream)
-                own = call.open_stream(source.fileno(), number, kind=wire.LAUNCHER_STREAM_OFFSET)
-                selector.register(source, selectors.EVENT_READ, own)
+                lines = call.open_stream(source.fileno(), number, kind=wire.LAUNCHER_STREAM_OFFSET)
+                selector.register(source, selectors.EVENT_READ, lines)
             while process.poll() is None or selector.get_map():
                 for key, _ in selector.select(CALL_POLL_INTERVAL_SECONDS):
                     pass_on(key.data)
@@ -312,10 +312,10 @@ def receive(caller: socket.socket, frames: Frames) -> None:
 
 def end_children() -> None:
     """Kill the processes that the launcher left: they would run during the next call."""
-    own = os.getpid()
+    server = os.getpid()
     for pid, _, _, session in processes.all_processes():
         # The master starts this program in its own session.
-        if session == own != pid:
+        if session == server != pid:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -125,12 +125,12 @@ def main() -> int:
 
     def connect(*what: int) -> socket.socket:
         """Connect for the call (0), for a stream of the rank's output, or for its memory limit."""
-        made = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_SECONDS)
-        made.settimeout(None)
-        made.sendall(
+        connection = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_SECONDS)
+        connection.settimeout(None)
+        connection.sendall(
             f"{secret} {number} {os.environ['RANK']} {' '.join(map(str, what))}\n".encode()
         )
-        return made
+        return connection
 
     output.divert(connect)
     with connect(0) as connection, connection.makefile("rb") as stream:

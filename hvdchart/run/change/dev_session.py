@@ -101,11 +101,11 @@ class DevSession:
                 # Without the imports of such a file, the plan would differ.
                 raise FileError(problem)
         self._broken = broken
-        made = self._project.add_image(planned, self._provided)
-        if made is not planned:
-            image: Any = made.spec.values["image"]
+        project_plan = self._project.add_image(planned, self._provided)
+        if project_plan is not planned:
+            image: Any = project_plan.spec.values["image"]
             self._provided.add(image["tag"])
-        return made
+        return project_plan
 
     def _upgrade(self, plan: Plan) -> None:
         values = checked_values(plan)

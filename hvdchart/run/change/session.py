@@ -73,13 +73,13 @@ class Session:
         """
         if not self.is_begun:
             self._require_free()
-        own = {"leaseSeconds": LEASE_SECONDS, **(values.get("session") or {}), "id": self._id}
+        session = {"leaseSeconds": LEASE_SECONDS, **(values.get("session") or {}), "id": self._id}
         self.is_begun = True
         try:
             upgrade(
                 self._name,
                 self._cluster.namespace,
-                {**values, "session": own},
+                {**values, "session": session},
                 self._helm,
                 create_namespace=create_namespace,
                 is_validated=is_validated,
@@ -89,7 +89,7 @@ class Session:
                 self._end_first(problem)
             raise
         self._is_installed = True
-        seconds = float(own["leaseSeconds"] or 0)
+        seconds = float(session["leaseSeconds"] or 0)
         if seconds and not self._lease:
             self._lease = _Lease(self._renew, seconds, self._report, self._after_end)
 
@@ -155,10 +155,10 @@ class Session:
         Raises ClusterError.
         """
         release = read_release(self._cluster, self._name)
-        own = [job for job in release.jobs if _session_of(job) == self._id]
-        for job in own:
+        jobs = [job for job in release.jobs if _session_of(job) == self._id]
+        for job in jobs:
             self._cluster.annotate_job(job, {RENEWED: f"{time.time():.3f}"})
-        uids = {job["metadata"].get("uid") for job in own}
+        uids = {job["metadata"].get("uid") for job in jobs}
         return lease_end(release) if release.record.get(RecordKey.UID) in uids else ""
 
 

@@ -93,13 +93,13 @@ def readable_lines(
         rank, text = split_line(line.text)
         name = _short(line.pod, run.release.prefix) if rank is None else str(rank)
         shown = LogLine(name, run.rephrase(text) if text.startswith("[hvd") else text)
-        own = filters.setdefault((line.pod, rank), NoiseFilter())
-        yield from own.take(text, shown)
-        if own.has_left_out and not is_reported:
+        filter_ = filters.setdefault((line.pod, rank), NoiseFilter())
+        yield from filter_.take(text, shown)
+        if filter_.has_left_out and not is_reported:
             report(_LEFT_OUT)
             is_reported = True
-    for own in filters.values():
-        yield from own.end()
+    for filter_ in filters.values():
+        yield from filter_.end()
 
 
 def plain_lines(lines: Iterable[str], run: NewestRun, rank: int | None = None) -> list[str]:

@@ -119,13 +119,13 @@ def usage_table(usages: Sequence[Usage]) -> list[str]:
     for usage in usages:
         cpu = "-" if usage.cpus is None else f"{usage.cpus:.2f}"
         memory = "-" if usage.memory is None else f"{usage.memory / 2**20:.0f}Mi"
-        own = (usage.pod, cpu, memory, *(_gpu_cells(usage) if has_gpus else ()))
+        cells = (usage.pod, cpu, memory, *(_gpu_cells(usage) if has_gpus else ()))
         ranks = [(str(rank), values) for rank, values in sorted(usage.ranks.items())]
         for rank, values in ranks or [("-", {})]:
             step = f"{values['step']:.0f}" if "step" in values else "-"
             speed = f"{values['samples_per_second']:.1f}" if "samples_per_second" in values else "-"
-            rows.append((*own, rank, step, speed))
-            own = ("",) * len(own)
+            rows.append((*cells, rank, step, speed))
+            cells = ("",) * len(cells)
     return table(rows)
 
 

@@ -272,8 +272,8 @@ def _check(value: Any, shape: Any, file: Path, key: str = "") -> None:
         place = f"{key} in {file}" if key else str(file)
         hint = ": quote it" if kind is str else ""
         # Leave out the value, which may be a password.
-        found = type(value).__name__
-        raise UnusableError(f"{place} is no {_KINDS[kind]}, but of type {found}{hint}")
+        kind_name = type(value).__name__
+        raise UnusableError(f"{place} is no {_KINDS[kind]}, but of type {kind_name}{hint}")
     if isinstance(shape, list):
         for index, item in enumerate(value):
             _check(item, shape[0], file, f"{key}[{index}]")

@@ -61,8 +61,8 @@ def _is_direct(server: SplitResult, rules: str) -> bool:
     `rules` is the content of NO_PROXY.
     """
     host = server.hostname or ""
-    given = re.search(r":(\d+)$", server.netloc)
-    port = given[1] if given else {"https": "443"}.get(server.scheme, "80")
+    port_of_server = re.search(r":(\d+)$", server.netloc)
+    port = port_of_server[1] if port_of_server else {"https": "443"}.get(server.scheme, "80")
     address = None
     try:
         address = ipaddress.ip_address(host)
@@ -87,8 +87,8 @@ def _matches(host: str, port: str, address: Any, rule: str) -> bool:
             return address in ipaddress.ip_network(rule, strict=False)
         except ValueError:
             return False
-    found = _WITH_PORT.fullmatch(rule)
-    name, of_port = found.groups() if found else (rule, "")
+    with_port = _WITH_PORT.fullmatch(rule)
+    name, of_port = with_port.groups() if with_port else (rule, "")
     name = name.strip("[]").removeprefix("*" if name.startswith("*.") else "")
     if not name or of_port not in ("", port):
         return False

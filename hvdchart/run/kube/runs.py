@@ -29,10 +29,10 @@ def read_release(cluster: Cluster, name: str) -> Release:
     A release that does not exist has no objects.
     """
     jobs, stateful_sets, pods = (cluster.objects(kind, selector(name)) for kind in _RUN_KINDS)
-    found = Release(name, jobs, stateful_sets, pods)
+    release = Release(name, jobs, stateful_sets, pods)
     # Kubernetes deletes events after a time.
-    events = sorted(filter(found.has_event, cluster.objects("events")), key=event_order)
-    return replace(found, events=events, record=_read_record(cluster, found))
+    events = sorted(filter(release.has_event, cluster.objects("events")), key=event_order)
+    return replace(release, events=events, record=_read_record(cluster, release))
 
 
 def _read_record(cluster: Cluster, release: Release) -> dict[str, str]:
@@ -101,13 +101,13 @@ def readable_runs(cluster: Cluster) -> tuple[list[tuple[str, RunView]], bool]:
     )
     if everywhere is not None:
         return everywhere, True
-    found: list[tuple[str, RunView]] = []
+    runs: list[tuple[str, RunView]] = []
     names = [str(item["metadata"]["name"]) for item in cluster.list_or_none("namespaces") or []]
     for name in sorted({*names, cluster.namespace}):
-        found += unless_refused(
+        runs += unless_refused(
             partial(newest_runs, cluster.in_namespace(name)), [], [HTTPStatus.FORBIDDEN]
         )
-    return found, False
+    return runs, False
 
 
 def find_leftovers(cluster: Cluster, release: str) -> list[tuple[str, Object]]:

@@ -204,4 +204,4 @@ def _refusals(run: NewestRun, job: Object, pods: list[Object]) -> Iterator[tuple
 
 def _group_names(names: dict[str, list[str]]) -> str:
     """Group workers by their problem: hvd-worker-0, hvd-worker-1: Pending."""
-    return "; ".join(f"{join_names(sorted(own))}: {reason}" for reason, own in names.items())
+    return "; ".join(f"{join_names(sorted(pods))}: {reason}" for reason, pods in names.items())

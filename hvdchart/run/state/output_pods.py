@@ -68,10 +68,10 @@ def has_empty_tensorboard(run: RunView) -> bool:
     for pod in run.pods:
         if component_of(pod) != "tensorboard":
             continue
-        own = {each["name"] for each in pod["spec"].get("volumes") or [] if "emptyDir" in each}
+        empty = {each["name"] for each in pod["spec"].get("volumes") or [] if "emptyDir" in each}
         for container in pod["spec"].get("containers") or []:
             for mount in container.get("volumeMounts") or []:
-                if mount["name"] in own and mount.get("readOnly"):
+                if mount["name"] in empty and mount.get("readOnly"):
                     return True
     return False
 

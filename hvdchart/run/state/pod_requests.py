@@ -64,8 +64,8 @@ def _requests(container: Object) -> dict[str, int]:
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     """Return quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
-    found = {}
+    numbers = {}
     for name, text in quantities.items():
         unit = 1000 if name == "cpu" else 1
-        found[name] = math.ceil(parse_quantity(str(text)) * unit)
-    return found
+        numbers[name] = math.ceil(parse_quantity(str(text)) * unit)
+    return numbers

@@ -125,8 +125,8 @@ def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
 
 def failed_rank(reason: str) -> int | None:
     """Return the rank that the reason of a failed run names first; None if it names none."""
-    found = _FAILED.search(reason)
-    return int(found[1]) if found else None
+    failure = _FAILED.search(reason)
+    return int(failure[1]) if failure else None
 
 
 def split_line(line: str) -> tuple[int | None, str]:
@@ -155,6 +155,6 @@ def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
     """
     for line in lines:
         tagged, text = split_line(line)
-        own = _OWN.match(text)
-        if rank == tagged or (own and rank == int(own[1])):
+        beginning = _OWN.match(text)
+        if rank == tagged or (beginning and rank == int(beginning[1])):
             yield text

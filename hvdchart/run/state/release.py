@@ -75,8 +75,8 @@ def condition_of(item: Object, kind: str) -> Object | None:
     """Return the condition of a kind in an object's status; None unless it is true."""
     for condition in item.get("status", {}).get("conditions") or []:
         if condition["type"] == kind and condition.get("status") == "True":
-            found: Object = condition
-            return found
+            matching: Object = condition
+            return matching
     return None
 
 

@@ -44,8 +44,8 @@ def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used:
         notes = metadata.get("annotations") or {}
         spares = min(parse_count(str(notes.get(SPARES, "")), MOST_COUNTED) or 0, replicas)
         minimum = parse_count(str(notes.get(MINIMUM, "")), MOST_COUNTED)
-        own = [pod for pod in pods if is_child(pod, metadata["name"])]
-        up = sum(map(is_ready, own))
+        workers = [pod for pod in pods if is_child(pod, metadata["name"])]
+        up = sum(map(is_ready, workers))
         most = replicas - spares
         needed = min(minimum, most) if minimum and used else most
         may_shrink = may_shrink or bool(minimum)
@@ -55,7 +55,7 @@ def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used:
         spares_ready += min(max(up - most, 0), spares)
         spares_wanted += spares
         if (spares or needed < most) and up >= needed:
-            dispensable += [pod for pod in own if not is_ready(pod)]
+            dispensable += [pod for pod in workers if not is_ready(pod)]
     return Workers(
         used=used if may_shrink else 0,
         are_enough=are_enough,
