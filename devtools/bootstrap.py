@@ -83,10 +83,12 @@ def relocate(script: Path, staging: Path, target: Path) -> None:
 
 def link_checkout(packages: Path) -> None:
     """Create `.venv` for this checkout and the environment `packages` unless it exists."""
-    (own,) = [path.relative_to(packages) for path in packages.glob("lib/python*/site-packages")]
-    text = f"import site; site.addsitedir({str(packages / own)!r})\n"
+    (site_packages,) = [
+        path.relative_to(packages) for path in packages.glob("lib/python*/site-packages")
+    ]
+    text = f"import site; site.addsitedir({str(packages / site_packages)!r})\n"
     text += "".join(f"{path}\n" for path in SOURCES)
-    paths = CHECKOUT / own / "checkout.pth"
+    paths = CHECKOUT / site_packages / "checkout.pth"
     if not CHECKOUT.is_symlink() and paths.exists() and paths.read_text() == text:
         return
     if CHECKOUT.is_symlink():

@@ -160,17 +160,17 @@ def main(arguments: list[str]) -> int:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("file", nargs="?", type=Path, help="the file with the message of a commit")
     chosen.add_argument("--since", metavar="REVISION", help="check the commits since this one")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if given.since is None:
-            found = [*file_problems(given.file)]
+        if options.since is None:
+            problems = [*file_problems(options.file)]
         else:
-            found = [*problems_since(given.since)]
+            problems = [*problems_since(options.since)]
     except DevtoolsError as error:
         print(error, file=sys.stderr)
         return 2
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
+    print("\n".join(problems), end="\n" if problems else "")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -156,8 +156,8 @@ def values_problems(text: str) -> Iterator[tuple[int, str]]:
 def files(*patterns: str) -> list[Path]:
     """Return the files of the repository that match, tracked or new, relative to its root."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    found = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    return [Path(name) for name in found.splitlines() if (ROOT / name).is_file()]
+    names = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    return [Path(name) for name in names.splitlines() if (ROOT / name).is_file()]
 
 
 def main() -> int:
@@ -175,14 +175,14 @@ def main() -> int:
     }
     # The limits and durations of these programs have older names.
     checks[PROGRAMS] = partial(constant_problems, rules=[BARE_BOUND])
-    found = [
+    problems = [
         f"{file}:{number}: {problem}"
         for pattern, check in checks.items()
         for file in files(pattern)
         for number, problem in check((ROOT / file).read_text(encoding="utf-8"))
     ]
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
+    print("\n".join(problems), end="\n" if problems else "")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def _fill_in(node: Node) -> None:
 
 def _with_facts(text: str, facts: Node) -> str:
     """Return the text with each number or pattern in the place of its name in braces."""
-    return NAME.sub(lambda found: str(facts.get(found[1], found[0])), text)
+    return NAME.sub(lambda match: str(facts.get(match[1], match[0])), text)
 
 
 def render_schema(source: Node) -> str:

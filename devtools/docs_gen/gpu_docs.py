@@ -48,9 +48,9 @@ def measured(figures: dict[str, Any]) -> str:
 def operations(stages: dict[str, Any]) -> str:
     over = []
     for name in ("operations", "operations-gloo"):
-        found = stages[name]["result"]
-        failed = f", failed: {', '.join(found['failed'])}" if found["failed"] else ""
-        over.append(f"{found['passed']} checks passed{failed} ({found['controller']})")
+        result = stages[name]["result"]
+        failed = f", failed: {', '.join(result['failed'])}" if result["failed"] else ""
+        over.append(f"{result['passed']} checks passed{failed} ({result['controller']})")
     took = stages["operations"]["result"]["milliseconds of an allreduce by bytes"]
     sizes = ", ".join(f"{took[size]} ms for {int(size):,} bytes" for size in took)
     return f"{'; '.join(over)}. An allreduce of one rank: {sizes}"
@@ -58,14 +58,14 @@ def operations(stages: dict[str, Any]) -> str:
 
 def two_ranks(stages: dict[str, Any]) -> str:
     same = stages["two-ranks-same-gpu"]["result"]["rank 1 saw"]
-    own = stages["two-ranks-own-gpu"]["result"]["rank 1 saw"].partition("\n")[0]
-    return f"fails: `{same}`; where rank 1 asks for a GPU of its own, `{own}`"
+    own_gpu = stages["two-ranks-own-gpu"]["result"]["rank 1 saw"].partition("\n")[0]
+    return f"fails: `{same}`; where rank 1 asks for a GPU of its own, `{own_gpu}`"
 
 
 def throughput(stages: dict[str, Any]) -> str:
     """Return the images/s of each way to train, with their range and what they cost."""
     rows = {
-        f"{batch}{more}": {way: rate(found) for way, found in by_way.items()}
+        f"{batch}{more}": {way: rate(measured) for way, measured in by_way.items()}
         for stage, more in (
             ("throughput", ""),
             ("throughput-waiting", ", each step waits for the GPU"),
@@ -80,65 +80,65 @@ def throughput(stages: dict[str, Any]) -> str:
     )
 
 
-def rate(found: dict[str, Any]) -> str:
-    low, high = found["range"]
-    cost = found["cost beside plain"]["percent"]
+def rate(measured: dict[str, Any]) -> str:
+    low, high = measured["range"]
+    cost = measured["cost beside plain"]["percent"]
     beside = f", {cost:.0f} % less" if cost else ""
-    return f"{found['images per second']:,} ({low:,} to {high:,}){beside}"
+    return f"{measured['images per second']:,} ({low:,} to {high:,}){beside}"
 
 
-def data(found: dict[str, Any]) -> str:
+def data(result: dict[str, Any]) -> str:
     ways = {
-        "JPEGs": f"{found['processes of the loader']} processes of the loader decode",
+        "JPEGs": f"{result['processes of the loader']} processes of the loader decode",
         "JPEGs, GPU decodes": "the GPU decodes",
         "JPEGs, both decode": "these processes decode two of three batches, and the GPU the third",
     }
     texts = []
     for way, who in ways.items():
-        if way in found["gap in percent"]:
-            alone = found["alone"].get(way)
+        if way in result["gap in percent"]:
+            alone = result["alone"].get(way)
             rate = f" ({alone:,.0f} images/s while nothing trains)" if alone else ""
-            texts.append(f"{found['gap in percent'][way]:.0f} % slower where {who}{rate}")
+            texts.append(f"{result['gap in percent'][way]:.0f} % slower where {who}{rate}")
     return "; ".join(texts)
 
 
 def keep_costs(stages: dict[str, Any]) -> str:
     """Return what a commit holds the training for, and what it costs of the throughput."""
     rows = []
-    for name, found in stages["keep-cost"]["result"].items():
-        step = found["milliseconds of a step"]["none"]
+    for name, result in stages["keep-cost"]["result"].items():
+        step = result["milliseconds of a step"]["none"]
         cost = (
             f"{each['percent']:.1f} % ({each['range'][0]:.1f} to {each['range'][1]:.1f})"
-            for each in (found["cost"]["each step"], found["cost"]["each tenth step"])
+            for each in (result["cost"]["each step"], result["cost"]["each tenth step"])
         )
-        size = f"{found['tensors']} tensors, {found['megabytes']:.0f} MB"
-        rows.append((name, size, f"{found['milliseconds of a call']} of {step}", *cost))
+        size = f"{result['tensors']} tensors, {result['megabytes']:.0f} MB"
+        rows.append((name, size, f"{result['milliseconds of a call']} of {step}", *cost))
     head = ("A commit holds a step, ms", "Throughput lost", "by committing each tenth step")
     return table(("`keep`", "State", *head), rows)
 
 
-def keep_restored(found: dict[str, Any]) -> str:
-    is_exact = all(one["ended as the training that nobody killed"] for one in found.values())
+def keep_restored(result: dict[str, Any]) -> str:
+    is_exact = all(one["ended as the training that nobody killed"] for one in result.values())
     end = "ends bit for bit as the one that nobody killed" if is_exact else "ends otherwise"
-    names = " and with ".join(found)
+    names = " and with ".join(result)
     return f"the training with {names} continues after the last commit, and {end}"
 
 
-def warm(found: dict[str, Any]) -> str:
+def warm(result: dict[str, Any]) -> str:
     total = "start to first allreduce"
     return (
-        f"{found['warm'][total]:.2f} s from the start to the first allreduce on the GPU, cold "
-        f"{found['cold'][total]:.2f} s; the waiting process has "
-        f"{found['memory while the warm process waits']} of the GPU; a killed rank's memory is "
-        f"free after {found['seconds until the memory is free']} s"
+        f"{result['warm'][total]:.2f} s from the start to the first allreduce on the GPU, cold "
+        f"{result['cold'][total]:.2f} s; the waiting process has "
+        f"{result['memory while the warm process waits']} of the GPU; a killed rank's memory is "
+        f"free after {result['seconds until the memory is free']} s"
     )
 
 
-def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
+def cluster(runs: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the runs of the chart that the stage reached and that did not fail."""
     rows = []
     for name in ("direct", "direct, warm ranks", "mpirun", "JAX", "DistributedDataParallel"):
-        run = found.get(name)
+        run = runs.get(name)
         if not isinstance(run, dict):
             continue
         text = f"`helm install` {run['helm install']} s, {run['seconds to the end']} s to the end"
@@ -146,7 +146,7 @@ def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
             first, last = run["result"]["loss"]
             text += f"; loss {first} to {last} on {run['result']['device']}"
         rows.append((f"The chart with `nvidia.com/gpu: 1`, {name}", text))
-    lost = found.get(LOST)
+    lost = runs.get(LOST)
     if isinstance(lost, dict):
         times = ", ".join(f"{kill:.1f}" for kill in lost["result"]["seconds to the next step"])
         text = f"{times} s from a kill to the end of the next step"

@@ -37,8 +37,8 @@ def parameter_tables(image: Image) -> str:
         if option := image.choices.get(key):
             shown = f"any of {', '.join(option.words)}"
         else:
-            found = (value for row in image.combinations for value in row.get(key, ()))
-            shown = ", ".join(value for value in dict.fromkeys(found) if value != default)
+            values = (value for row in image.combinations for value in row.get(key, ()))
+            shown = ", ".join(value for value in dict.fromkeys(values) if value != default)
         rows.append((f"`{key}`", default, shown or "none"))
     lines = [table(("Parameter", "Default", "Others"), rows)]
     # The parameters that have several values in the rows.

@@ -52,9 +52,9 @@ def _instructions(text: str) -> str:
     """Return the syntax tree of a program without docstrings, with the lines of all statements."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        found = _docstring(node)
-        if found and isinstance(node, _Documented):
-            place = ast.Pass(lineno=found.lineno, col_offset=found.col_offset)
+        docstring = _docstring(node)
+        if docstring and isinstance(node, _Documented):
+            place = ast.Pass(lineno=docstring.lineno, col_offset=docstring.col_offset)
             node.body[:1] = [] if len(node.body) > 1 else [place]
     for node in ast.walk(tree):
         # Without its docstring, a class or a function may end earlier, and columns differ.
@@ -93,12 +93,12 @@ def strip(text: str) -> str:
     """
     lines = io.StringIO(text).readlines()
     for node in ast.walk(ast.parse(text)):
-        found = _docstring(node)
-        if found and isinstance(node, _Documented):
-            end = found.end_lineno or found.lineno
-            instead = f"{' ' * found.col_offset}pass\n" if len(node.body) == 1 else "\n"
-            lines[found.lineno - 1] = instead
-            lines[found.lineno : end] = ["\n"] * (end - found.lineno)
+        docstring = _docstring(node)
+        if docstring and isinstance(node, _Documented):
+            end = docstring.end_lineno or docstring.lineno
+            instead = f"{' ' * docstring.col_offset}pass\n" if len(node.body) == 1 else "\n"
+            lines[docstring.lineno - 1] = instead
+            lines[docstring.lineno : end] = ["\n"] * (end - docstring.lineno)
     for token in tokenize.generate_tokens(iter(lines).__next__):
         if token.type == tokenize.COMMENT:
             row, column = token.start

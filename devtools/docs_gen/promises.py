@@ -67,7 +67,7 @@ def generated_texts() -> dict[Path, str]:
         lacking = f"{PAGE} does not link it" if text in promises else "no test has it"
         sys.exit(f"promise {text!r}: {lacking}")
 
-    def link(found: re.Match[str]) -> str:
-        return f"[{found[1]}]({os.path.relpath(promises[found[1]].file, PAGE.parent)})"
+    def link(mark: re.Match[str]) -> str:
+        return f"[{mark[1]}]({os.path.relpath(promises[mark[1]].file, PAGE.parent)})"
 
     return {PAGE: _LINK.sub(link, page)}

@@ -100,28 +100,28 @@ def debian_programs() -> dict[Path, Path]:
     with their paths here.
     """
     names = {name for programs in PACKAGES.values() for name in programs}
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     for name in sorted(names - {"mount", "umount", "unshare"}):
         program = Path(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") or "")
         if not program.is_file():
             raise DevtoolsError(f"{name} is not installed", "start the local cluster once")
         is_plugin = CNI_PLUGINS in program.parents
         folder = machine.CNI_PLUGINS if is_plugin else machine.PROGRAMS
-        found[folder / program.name] = program.resolve()
+        files[folder / program.name] = program.resolve()
         for library, path in libraries_of(program).items():
-            found[machine.LIBRARIES / library] = path.resolve()
-    return found
+            files[machine.LIBRARIES / library] = path.resolve()
+    return files
 
 
 def libraries_of(program: Path) -> dict[str, Path]:
     """Return the shared libraries that a program loads, except those of every system."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
-    found = {}
+    paths = {}
     for line in done.stdout.splitlines():
         name, arrow, rest = line.strip().partition(" => ")
         if arrow and rest.startswith("/") and name.partition(".so")[0] not in OF_THE_SYSTEM:
-            found[name] = Path(rest.split()[0])
-    return found
+            paths[name] = Path(rest.split()[0])
+    return paths
 
 
 def pack(content: dict[Path, Path], archive: Path) -> None:

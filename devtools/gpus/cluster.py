@@ -111,10 +111,10 @@ def values(launch: dict[str, Any], **more: Any) -> dict[str, Any]:
     }
 
 
-def install(release: str, script: Path, made: dict[str, Any]) -> float:
+def install(release: str, script: Path, values: dict[str, Any]) -> float:
     """Install a release that runs a script. Return the seconds that Helm took."""
     file = WORK / f"{release}.json"
-    file.write_text(json.dumps(made, indent=1))
+    file.write_text(json.dumps(values, indent=1))
     name = script.name.replace(".", "\\.")
     began = time.monotonic()
     options = ("-f", str(file), f"--set-file=code.files.{name}={script}")
@@ -134,7 +134,7 @@ def master_log(release: str) -> str:
     return kubectl("logs", "-l", selector, "--tail=-1", "--prefix=false", check=False)
 
 
-def run(release: str, script: Path, made: dict[str, Any]) -> dict[str, Any]:
+def run(release: str, script: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Run a release to its end. Raises RuntimeError unless it completes within 60 seconds."""
     selector = f"app.kubernetes.io/instance={release}"
     path = "jsonpath={.items[*].status.conditions[*].type}"
@@ -143,7 +143,7 @@ def run(release: str, script: Path, made: dict[str, Any]) -> dict[str, Any]:
         return kubectl("get", "jobs", "-l", selector, "-o", path)
 
     began = time.time()
-    seconds = install(release, script, made)
+    seconds = install(release, script, values)
     try:
         holds(lambda: {"Complete", "Failed"} & {*conditions().split()}, 60)
         to_the_end = round(time.time() - began, 1)
@@ -199,15 +199,15 @@ def run_ddp() -> dict[str, Any]:
 
     digits = Path(sklearn.__file__).parent / "datasets/data/digits.csv.gz"
     master = {"args": ["python3", "digits_ddp.py", "--data", str(digits)]}
-    made = values({**DIRECT, "framework": "torch"}, master=master)
-    return run("ddp", PROJECT / "examples/digits_ddp.py", made)
+    own_values = values({**DIRECT, "framework": "torch"}, master=master)
+    return run("ddp", PROJECT / "examples/digits_ddp.py", own_values)
 
 
 def run_jax(script: Path) -> dict[str, Any]:
     """Run JAX, which would allocate most of the GPU's memory at its start."""
-    made = values({**DIRECT, "framework": "jax", "preload": ["jax"]})
-    made["worker"]["env"] = [{"name": "XLA_PYTHON_CLIENT_PREALLOCATE", "value": "false"}]
-    return run("jax", script, made)
+    own_values = values({**DIRECT, "framework": "jax", "preload": ["jax"]})
+    own_values["worker"]["env"] = [{"name": "XLA_PYTHON_CLIENT_PREALLOCATE", "value": "false"}]
+    return run("jax", script, own_values)
 
 
 def run_all() -> None:

@@ -126,8 +126,8 @@ def augment(pictures: list[torch.Tensor]) -> torch.Tensor:
     )
     whole = torch.stack(pictures).float()
     part = torch.nn.functional.grid_sample(whole, grid, padding_mode="border", align_corners=False)
-    made = part.contiguous(memory_format=torch.channels_last)
-    return made.sub_(MEAN.to(device)).div_(DEVIATION.to(device))
+    channels_last = part.contiguous(memory_format=torch.channels_last)
+    return channels_last.sub_(MEAN.to(device)).div_(DEVIATION.to(device))
 
 
 def decode_raw(
@@ -151,19 +151,19 @@ def ahead(
         if batch is None:
             return None
         with torch.cuda.stream(stream):
-            made = prepare(batch)
+            tensors = prepare(batch)
         # The decoder has its own stream, and would write to memory that is still read.
         stream.synchronize()
-        return made
+        return tensors
 
     with ThreadPoolExecutor(1) as pool:
         waiting = deque(pool.submit(prepare_next) for _ in range(2))
-        while (made := waiting.popleft().result()) is not None:
+        while (tensors := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(prepare_next))
-            for tensor in made:
+            for tensor in tensors:
                 # Keep the tensor's memory from being reused before the step is over.
                 tensor.record_stream(torch.cuda.current_stream())
-            yield made
+            yield tensors
 
 
 def rate(
@@ -260,7 +260,7 @@ def main() -> None:
         for way, measure in ways.items():
             rates[way].append(measure())
         print(rates, flush=True)
-    middle = {way: statistics.median(found) for way, found in rates.items()}
+    middle = {way: statistics.median(measured) for way, measured in rates.items()}
     tell(
         {
             "images per second": rates,

@@ -46,11 +46,11 @@ def allocate(_request: bytes, _context: Any) -> bytes:
     """Return the devices of the only container in a request: the kubelet sends one request for each
     container.
     """
-    given = b"".join(
+    specs = b"".join(
         field(3, field(1, device) + field(2, device) + field(3, "rw")) for device in devices()
     )
     variable = field(1, field(1, "NVIDIA_VISIBLE_DEVICES") + field(2, "all"))
-    return field(1, variable + given)
+    return field(1, variable + specs)
 
 
 def no_options(_request: bytes, _context: Any) -> bytes:

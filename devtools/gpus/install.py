@@ -52,8 +52,8 @@ def compile_horovod(log: Path) -> Path:
     # The program's default paths are those of an image's build stage.
     prepare.__globals__["BROUGHT"] = Path(nvcc).resolve().parents[1]
     prepare.__globals__["LINKS"] = work / "links"
-    found = prepare(PROJECT / "images/pytorch-cuda", home=work / "cuda")
-    variables = {**environment(), **found, **SWITCHES, "MAKEFLAGS": f"-j{os.cpu_count()}"}
+    cuda_variables = prepare(PROJECT / "images/pytorch-cuda", home=work / "cuda")
+    variables = {**environment(), **cuda_variables, **SWITCHES, "MAKEFLAGS": f"-j{os.cpu_count()}"}
     if not shutil.which("make"):
         variables["CMAKE_GENERATOR"] = "Ninja"
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]

@@ -88,15 +88,15 @@ def measure(name: str, size: int) -> dict[str, Any]:
         tensor.numel() * tensor.element_size()
         for tensor in tensors_of([model.state_dict(), optimizer.state_dict()])
     ]
-    found = {
+    result = {
         "tensors": len(sizes),
         "megabytes": round(sum(sizes) / 1e6, 1),
         "milliseconds of a step": {way: milliseconds(times[way]) for way in times},
         "milliseconds of a call": milliseconds(calls),
         "cost": {way: cost(times[way], times["none"]) for way in times if way != "none"},
     }
-    print(name, size, found, flush=True)
-    return found
+    print(name, size, result, flush=True)
+    return result
 
 
 def measure_all() -> None:
@@ -110,11 +110,11 @@ def measure_all() -> None:
 
 def digest(tree: Any) -> str:
     """Return a checksum of all tensors of a state."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for tensor in tensors_of(tree):
         flat = tensor.detach().cpu().contiguous().reshape(-1)
-        found.update(flat.view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+        hasher.update(flat.view(torch.uint8).numpy().tobytes())
+    return hasher.hexdigest()
 
 
 def train(name: str, until: int) -> None:
@@ -149,15 +149,15 @@ def run(name: str, label: str, until: int) -> dict[str, Any]:
     command = [sys.executable, "-m", __spec__.name, "train", name, str(until)]
     # A run removes the kept state of other runs in its worker, and each process is a separate MPI
     # job.
-    own = {"HVD_KEEP": f"{KEPT}/{label}", "HVD_RUN_ID": "gpu", "TMPDIR": tempfile.mkdtemp()}
+    variables = {"HVD_KEEP": f"{KEPT}/{label}", "HVD_RUN_ID": "gpu", "TMPDIR": tempfile.mkdtemp()}
     done = subprocess.run(
-        command, env={**os.environ, **own}, capture_output=True, text=True, check=False
+        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("PART ")]
     if not lines:
         raise SystemExit(done.stdout + done.stderr)
-    found: dict[str, Any] = json.loads(lines[0].removeprefix("PART "))
-    return found
+    result: dict[str, Any] = json.loads(lines[0].removeprefix("PART "))
+    return result
 
 
 def kill_one(name: str) -> dict[str, Any]:
@@ -182,12 +182,12 @@ def kill_one(name: str) -> dict[str, Any]:
 def restore_all() -> None:
     shutil.rmtree(KEPT, ignore_errors=True)
     with ThreadPoolExecutor(len(OPTIMIZERS)) as pool:
-        found = dict(zip(OPTIMIZERS, pool.map(kill_one, OPTIMIZERS), strict=True))
-    print("RESULT", json.dumps(found), flush=True)
+        results = dict(zip(OPTIMIZERS, pool.map(kill_one, OPTIMIZERS), strict=True))
+    print("RESULT", json.dumps(results), flush=True)
     shutil.rmtree(KEPT, ignore_errors=True)
     right = all(
         one["restored what was committed"] and one["went on after step"] == STEPS_BEFORE_KILL
-        for one in found.values()
+        for one in results.values()
     )
     sys.exit(0 if right else 1)
 

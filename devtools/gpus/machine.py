@@ -73,8 +73,8 @@ def unpack(archive: Path) -> None:
 
 def mounts() -> list[str]:
     """Return folders of the machine that pods need: the system, and the folders of its Python."""
-    own = "/" + Path(sys.executable).parts[1]
-    return sorted({"/usr", own, "/opt"} - {"/bin"})
+    python_folder = "/" + Path(sys.executable).parts[1]
+    return sorted({"/usr", python_folder, "/opt"} - {"/bin"})
 
 
 def write_image() -> Path:

@@ -259,12 +259,12 @@ def check_elastic_state() -> None:
 
 def times_of_allreduce() -> dict[str, float]:
     """Return milliseconds of an allreduce in place, by bytes: the median of 30 after 5."""
-    found = {}
+    milliseconds = {}
     for size in (1 << 10, 1 << 20, 25_557_032):
         x = torch.randn(size, device="cuda")
         seconds = [seconds_of(partial(hvd.allreduce_, x, name=f"time{size}")) for _ in range(35)]
-        found[str(4 * size)] = round(1e3 * statistics.median(seconds[5:]), 3)
-    return found
+        milliseconds[str(4 * size)] = round(1e3 * statistics.median(seconds[5:]), 3)
+    return milliseconds
 
 
 def show_two_ranks(which: str) -> None:

@@ -43,7 +43,7 @@ def main() -> None:
         "nccl", init_method="tcp://127.0.0.1:29511", rank=0, world_size=1
     )
     ways = {way: make(way) for way in (WAYS[:2] if is_waiting else WAYS)}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for size in SIZES[:1] if is_waiting else SIZES:
         batches = images(size)
 
@@ -54,7 +54,7 @@ def main() -> None:
 
         blocks = {way: partial(train, way) for way in ways}
         times = compare(blocks, ROUNDS, STEPS)
-        found[f"batch {size}"] = {
+        result[f"batch {size}"] = {
             way: {
                 "images per second": round(size / statistics.median(times[way])),
                 "range": [round(size / max(times[way])), round(size / min(times[way]))],
@@ -62,7 +62,7 @@ def main() -> None:
             }
             for way in ways
         }
-        tell(found)
+        tell(result)
     os._exit(0)
 
 

@@ -37,13 +37,13 @@ def resnet() -> torch.nn.Module:
 
 def images(batch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return three batches of random images and labels on the GPU."""
-    found = []
+    batches = []
     for _ in range(3):
         x = torch.randn(batch, 3, 224, 224, device="cuda").contiguous(
             memory_format=torch.channels_last
         )
-        found.append((x, torch.randint(0, 1000, (batch,), device="cuda")))
-    return found
+        batches.append((x, torch.randint(0, 1000, (batch,), device="cuda")))
+    return batches
 
 
 def step(

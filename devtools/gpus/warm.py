@@ -63,7 +63,7 @@ def memory_in_use() -> str:
 
 class GpuWorker(WarmWorker):
     def environment(self) -> dict[str, str]:
-        own = super().environment()
+        variables = super().environment()
         # Leave out the project's folder: its own programs are at the paths of a pod.
         brought_paths = os.environ.get("PYTHONPATH", "").split(":")
         paths = [str(self.modules), *(path for path in brought_paths if path != str(PROJECT))]
@@ -72,7 +72,7 @@ class GpuWorker(WarmWorker):
             for name in ("LD_LIBRARY_PATH", "CUDA_HOME", "LD_PRELOAD")
             if os.environ.get(name)
         }
-        return {**own, **brought, "PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "8"}
+        return {**variables, **brought, "PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "8"}
 
     def launch(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a rank. Return its client."""
@@ -99,8 +99,8 @@ class GpuWorker(WarmWorker):
 def rank_in(output: str) -> dict[str, Any]:
     for line in output.splitlines():
         if "STARTED " in line:
-            found: dict[str, Any] = json.loads(line.partition("STARTED ")[2])
-            return found
+            start: dict[str, Any] = json.loads(line.partition("STARTED ")[2])
+            return start
     raise SystemExit(f"the rank did not reduce: {output[-1500:]}")
 
 
@@ -130,28 +130,28 @@ def end_one(worker: GpuWorker, *, client: bool) -> None:
 
 
 def main() -> None:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with worker_root({"warm_name": WARM_NAME, "uses_gpu": TOUCHES_GPU}) as root:
         worker = GpuWorker(root)
-        found["cold"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
-        print("cold", found["cold"], flush=True)
+        result["cold"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
+        print("cold", result["cold"], flush=True)
         with warm_process(worker, PRELOAD):
-            found["memory while the warm process waits"] = memory_in_use()
+            result["memory while the warm process waits"] = memory_in_use()
             worker.time_rank()
-            found["warm"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
-            print("warm", found["warm"], flush=True)
+            result["warm"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
+            print("warm", result["warm"], flush=True)
             end_one(worker, client=False)
             worker.time_rank()
             end_one(worker, client=True)
             began = time.monotonic()
             wait_until(lambda: memory_in_use() == "0 MiB", 20, "the GPU's memory is free")
-            found["seconds until the memory is free"] = round(time.monotonic() - began, 2)
+            result["seconds until the memory is free"] = round(time.monotonic() - began, 2)
         # After a module that opens the GPU during its import, ranks start cold.
         worker.socket.unlink(missing_ok=True)
         with warm_process(worker, (*PRELOAD, "uses_gpu")):
             assert not worker.time_rank()["forked"], worker.log
-    print("RESULT", json.dumps(found), flush=True)
-    good = found["warm"]["forked"] == ROUNDS and found["warm"]["loaded NCCL"] == ROUNDS
+    print("RESULT", json.dumps(result), flush=True)
+    good = result["warm"]["forked"] == ROUNDS and result["warm"]["loaded NCCL"] == ROUNDS
     sys.exit(0 if good else 1)
 
 

@@ -108,13 +108,13 @@ def find(reference: str) -> BuilderImage:
         inspect = ["inspect", "--type=image", reference]
         answer = subprocess.run([builder, *inspect], check=False, capture_output=True, text=True)
         if answer.returncode == 0:
-            found = json.loads(answer.stdout)
+            details = json.loads(answer.stdout)
             if builder == "buildah":
-                digest = found["FromImageID"]
-                layers = found["OCIv1"]["rootfs"]["diff_ids"]
+                digest = details["FromImageID"]
+                layers = details["OCIv1"]["rootfs"]["diff_ids"]
             else:
-                digest = found[0]["Id"]
-                layers = found[0]["RootFS"]["Layers"]
+                digest = details[0]["Id"]
+                layers = details[0]["RootFS"]["Layers"]
             image = Image(f"sha256:{digest.removeprefix('sha256:')}", (full_name(reference),))
             return BuilderImage(builder, reference, image, tuple(layers))
     searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"

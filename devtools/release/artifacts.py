@@ -44,14 +44,14 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hvd-release-") as folder:
         staging = Path(folder)
-        made = [
+        files = [
             package_chart(staging / "chart", out, repository, registry),
             build_wheel(staging / "wheel", out),
         ]
-    text = "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in made)
+    text = "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in files)
     (out / SUMS).write_text(text)
     (out / NOTES).write_text(notes(hvdchart.__version__, repository), "utf-8")
-    return [*made, out / SUMS, out / NOTES]
+    return [*files, out / SUMS, out / NOTES]
 
 
 def package_chart(staging: Path, out: Path, repository: str, registry: str) -> Path:

@@ -115,9 +115,9 @@ def unfilled(root: Path = ROOT) -> list[str]:
     for file in FILLED_IN:
         lines = (root / file).read_text("utf-8").splitlines()
         content = [line for line in lines if line.strip() and not line.startswith("#")]
-        found = {word for line in content for word in _PLACEHOLDER.findall(line)}
-        if found:
-            words = " and ".join(sorted(found))
+        placeholders = {word for line in content for word in _PLACEHOLDER.findall(line)}
+        if placeholders:
+            words = " and ".join(sorted(placeholders))
             wrong.append(f"{file} has the placeholder {words}: write the names of this repository")
     return wrong
 

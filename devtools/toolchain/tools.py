@@ -267,8 +267,8 @@ def _directory(tool: Tool) -> Path:
 def _inputs(tool: Tool) -> list[Path]:
     modules = _module_list(tool.folder)
     sources = GO_SOURCES / tool.folder / tool.package
-    own = sorted(sources.glob("*.go")) if tool.package.startswith(".") else []
-    return [modules, modules.with_suffix(".sum"), *own]
+    sources_of_package = sorted(sources.glob("*.go")) if tool.package.startswith(".") else []
+    return [modules, modules.with_suffix(".sum"), *sources_of_package]
 
 
 def _linker_flags(tool: Tool) -> str:
