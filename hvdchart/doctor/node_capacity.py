@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values, pod_needs
@@ -21,6 +21,22 @@ from hvdchart.values.merge import merged_groups
 # The maximum number of pods on a node by the kubelet's default: pods without a request may fill it.
 _MAX_NODE_PODS = 110
 _REMEDY = "use fewer or smaller workers"
+
+
+class _Candidate(NamedTuple):
+    """A node, its free resources, and whether it admits the workers."""
+
+    node: Object
+    free: Mapping[str, int]
+    admits_workers: bool
+
+
+class _Workers(NamedTuple):
+    """A number of equal workers, and the most of them that a node may have."""
+
+    need: PodNeeds
+    number: int
+    most: int
 
 
 def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values) -> Finding:
@@ -51,14 +67,17 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
         # A run with a minimum starts with that many workers, and does not wait for spares.
         number = int(group.get("minimum") or need.number - int(group.get("spares") or 0))
         most = 1 if group.get("spread") == "Required" else _MAX_NODE_PODS
-        usable = [free for node, free in zip(lasting, frees, strict=True) if admits(node, group)]
+        candidates = [
+            _Candidate(node, free, admits(node, group))
+            for node, free in zip(lasting, frees, strict=True)
+        ]
+        usable = [each.free for each in candidates if each.admits_workers]
         room = sum(_count(free, need, most) for free in usable)
         if room < number:
             return _too_many(need, number, room, usable)
+        workers = _Workers(need, number, most)
         if len(groups) == 1 and not _fits_beside(
-            [(node, free, admits(node, group)) for node, free in zip(lasting, frees, strict=True)],
-            (need, number, most),
-            (master, values.get("master") or {}),
+            candidates, workers, master, values.get("master") or {}
         ):
             amount = _amounts_text(master)
             return (
@@ -69,25 +88,23 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
 
 
 def _fits_beside(
-    nodes: Sequence[tuple[Object, Mapping[str, int], bool]],
-    workers: tuple[PodNeeds, int, int],
-    master: tuple[PodNeeds, Values],
+    candidates: Sequence[_Candidate], workers: _Workers, master: PodNeeds, values: Values
 ) -> bool:
-    """Return whether the master and so many workers fit, on whichever node the master is.
+    """Return whether the master, with these values, and the workers fit, wherever the master is."""
 
-    Each node comes with its free resources, and whether it admits workers.
-    """
-    pod, number, most = workers
-    requests, values = master
-    room = sum(_count(free, pod, most) for _, free, is_usable in nodes if is_usable)
-    for node, free, is_usable in nodes:
-        if not admits(node, values) or not _count(free, requests, 1):
+    def room_in(free: Mapping[str, int]) -> int:
+        return _count(free, workers.need, workers.most)
+
+    room = sum(room_in(each.free) for each in candidates if each.admits_workers)
+    for node, free, admits_workers in candidates:
+        if not admits(node, values) or not _count(free, master, 1):
             continue
         lost = 0
-        if is_usable:
-            left = {name: amount - _needed(requests).get(name, 0) for name, amount in free.items()}
-            lost = _count(free, pod, most) - _count(left, pod, most)
-        if room - lost >= number:
+        if admits_workers:
+            taken = _needed(master)
+            left = {name: amount - taken.get(name, 0) for name, amount in free.items()}
+            lost = room_in(free) - room_in(left)
+        if room - lost >= workers.number:
             return True
     return False
 

@@ -101,9 +101,10 @@ def parse_probe(pod: str, text: str) -> Usage:
                 usage.memory = int(words[1])
         except (ValueError, IndexError):
             continue
-    if len(readings) == 2 and readings[1][1] > readings[0][1]:
+    if len(readings) == 2:
         (used, at), (used_later, later) = readings
-        usage.cpus = (used_later - used) / (later - at)
+        if later > at:
+            usage.cpus = (used_later - used) / (later - at)
     return usage
 
 
