@@ -47,7 +47,7 @@ DURATION = NameRule(
     re.compile(r"(.*_)?(AFTER|EVERY|FOR|UNTIL|WITHIN)"),
     "end the name of a duration with its unit, as CONNECT_TIMEOUT_SECONDS does",
 )
-# The names of limits have one form.
+# Limits have one form.
 SUPERLATIVE = NameRule(
     re.compile(r"(FEWEST|HIGHEST|LARGEST|LEAST|LONGEST|LOWEST|MOST|SHORTEST|SMALLEST)_.*"),
     "begin the name of a limit with MAX or MIN",
@@ -167,14 +167,14 @@ def main() -> int:
         "devtools/*.py": constant_problems,
         "hvdchart/*.py": constant_problems,
         "images/*.py": constant_problems,
-        PROGRAMS: constant_problems,
+        # Their limits begin with LONGEST, MOST and so on.
+        PROGRAMS: partial(constant_problems, rules=[BARE_BOUND, DURATION]),
         "*.md": markdown_problems,
         str(VALUES): values_problems,
         TEMPLATES: template_problems,
         NOTES: template_problems,
     }
-    # The limits and durations of these programs have older names.
-    checks[PROGRAMS] = partial(constant_problems, rules=[BARE_BOUND])
+    checks[PROGRAMS] = partial(constant_problems, rules=[BARE_BOUND])  # has older durations
     problems = [
         f"{file}:{number}: {problem}"
         for pattern, check in checks.items()
