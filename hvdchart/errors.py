@@ -56,16 +56,16 @@ class SpecError(HvdchartError, exit_code=3):
 
         Each text is kept once. The message has at most _MAX_LINES of them, `errors` has all.
         """
-        every = {str(error): error for joined in errors for error in joined.errors}
-        first, *more = every.values()
+        by_text = {str(error): error for joined in errors for error in joined.errors}
+        first, *more = by_text.values()
         if not more:
             return first
         joined = cls(first.place, first.path, first.problem, first.expected)
-        lines = list(every)[: cls._MAX_LINES]
-        if len(every) > len(lines):
-            lines.append(f"and {len(every) - len(lines)} more errors")
+        lines = list(by_text)[: cls._MAX_LINES]
+        if len(by_text) > len(lines):
+            lines.append(f"and {len(by_text) - len(lines)} more errors")
         joined.args = ("\n".join(lines),)
-        joined.errors = tuple(every.values())
+        joined.errors = tuple(by_text.values())
         return joined
 
 

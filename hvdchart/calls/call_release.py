@@ -164,8 +164,8 @@ class CallRelease:
     def explain(self, error: ConnectionLostError | RanksError, connection: Connection) -> str:
         """Return the lost worker, or why the master ended the server; empty if only ranks ended."""
         is_lost = isinstance(error, ConnectionLostError)
-        within = _LOSS_REPORT_TIMEOUT_SECONDS if is_lost else _LOSS_VISIBLE_TIMEOUT_SECONDS
-        for run in watch_run(self.cluster, self._name, within):
+        timeout_seconds = _LOSS_REPORT_TIMEOUT_SECONDS if is_lost else _LOSS_VISIBLE_TIMEOUT_SECONDS
+        for run in watch_run(self.cluster, self._name, timeout_seconds):
             status = run.status
             workers = _running_workers(run)
             self._has_ended = self._has_ended or status.over

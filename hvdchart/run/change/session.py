@@ -195,12 +195,12 @@ class _Lease:
         self._closed.set()
 
     def _follow(self) -> None:
-        every = self._seconds / RENEWALS_PER_LEASE
+        interval_seconds = self._seconds / RENEWALS_PER_LEASE
         renewed = _now()
         reported = ""
-        while not self._closed.wait(min(_CLOCK_POLL_INTERVAL_SECONDS, every)):
+        while not self._closed.wait(min(_CLOCK_POLL_INTERVAL_SECONDS, interval_seconds)):
             passed = _since(renewed)
-            if passed < every:
+            if passed < interval_seconds:
                 continue
             try:
                 ended = self._renew()

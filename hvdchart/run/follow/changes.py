@@ -46,16 +46,16 @@ DEFAULT_PAUSES = Pauses()
 def watch_run(
     cluster: Cluster,
     name: str,
-    timeout: float | None = None,
+    timeout_seconds: float | None = None,
     kinds: Sequence[str] = ("pods", "jobs"),
     pauses: Pauses = DEFAULT_PAUSES,
 ) -> Iterator[RunView]:
-    """Yield the run now and after each change of an object of these kinds, for `timeout` seconds.
+    """Yield the run now and after each change of an object of these kinds, until the timeout.
 
     Without a timeout, there is no limit. Raises ClusterError when the API server refuses a request,
     or does not answer for `pauses.retry_timeout_seconds`.
     """
-    deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    deadline = float("inf") if timeout_seconds is None else time.monotonic() + timeout_seconds
     with Follower[None]() as follower:
         read = partial(call_with_retries, partial(newest_run, cluster, name), pauses)
         read_at = time.monotonic()
@@ -80,15 +80,15 @@ def watch_run(
 def wait_for_end(
     cluster: Cluster,
     name: str,
-    timeout: float | None = None,
+    timeout_seconds: float | None = None,
     seen: Callable[[RunView], None] = lambda run: None,
     pauses: Pauses = DEFAULT_PAUSES,
 ) -> Status:
     """Return the status of a run that ended, is stuck or is missing; at the timeout, the last one.
 
-    `timeout` is in seconds; None: no limit. Calls `seen` with the run after each change.
+    Without a timeout, there is no limit. Calls `seen` with the run after each change.
     """
-    for run in watch_run(cluster, name, timeout, pauses=pauses):
+    for run in watch_run(cluster, name, timeout_seconds, pauses=pauses):
         seen(run)
         current = run.status
         if current.over or current.is_stuck or current.state == "not found":

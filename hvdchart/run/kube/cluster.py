@@ -125,7 +125,7 @@ class Cluster:
         self,
         pod: str,
         container: str,
-        silence: float,
+        silence_seconds: float,
         *,
         tail: int | None = None,
         since: int | None = None,
@@ -134,28 +134,28 @@ class Cluster:
     ) -> Lines:
         """Return the lines of a container's log, and new ones until the container ends.
 
-        Each has its time in RFC 3339 before it. `silence` is the maximum number of seconds between
+        Each has its time in RFC 3339 before it. `silence_seconds` is the maximum time between
         two lines. `tail` and `since` select as in `log`; with a `second`, only the lines of this
         second and later ones. Unless the log `has_end`, the connection may end in the middle of a
         line, which is then left out.
         """
         selection = {"sinceTime": second} if second else _selection(tail, since)
         query = {"follow": "true", "timestamps": "true", **selection}
-        return self._log(pod, container, query, silence, has_end=has_end)
+        return self._log(pod, container, query, silence_seconds, has_end=has_end)
 
     def _log(
         self,
         pod: str,
         container: str,
         query: dict[str, str],
-        silence: float | None = None,
+        silence_seconds: float | None = None,
         *,
         has_end: bool = True,
     ) -> Lines:
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         path = f"{self._path('pods', pod)}/log"
         return self._api.lines(
-            what, path, {"container": container, **query}, silence, has_end=has_end
+            what, path, {"container": container, **query}, silence_seconds, has_end=has_end
         )
 
     def annotate_job(self, job: Object, annotations: dict[str, str]) -> None:
