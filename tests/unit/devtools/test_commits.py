@@ -37,9 +37,9 @@ ROOT = Path(__file__).resolve().parents[3]
     ],
 )
 def test_subject_is_short_and_has_a_scope(subject: str, problem: str | None) -> None:
-    found = [*subject_problems(subject)]
-    assert len(found) == (problem is not None)
-    assert all(problem in text for text in found if problem)
+    problems = [*subject_problems(subject)]
+    assert len(problems) == (problem is not None)
+    assert all(problem in text for text in problems if problem)
 
 
 CODE = "8\t7\tcharts/horovod/values.yaml\n"
@@ -60,9 +60,9 @@ REASONS = "They fail when the API server starts again.\n"
     ],
 )
 def test_body_gives_reasons_in_short_lines(body: str, problem: str | None) -> None:
-    found = [*message_problems(f"chart: retry API calls\n{body}", CODE)]
-    assert len(found) == (problem is not None)
-    assert all(problem in text for text in found if problem)
+    problems = [*message_problems(f"chart: retry API calls\n{body}", CODE)]
+    assert len(problems) == (problem is not None)
+    assert all(problem in text for text in problems if problem)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ class Generated:
 
 @pytest.fixture
 def generated(tmp_path: Path) -> Generated:
-    made = Generated(*(tmp_path / name for name in ("same", "other", "missing")))
-    made.same.write_text("text\n")
-    made.other.write_text("old\n")
-    return made
+    files = Generated(*(tmp_path / name for name in ("same", "other", "missing")))
+    files.same.write_text("text\n")
+    files.other.write_text("old\n")
+    return files
 
 
 def test_check_reports_what_differs_and_writes_nothing(

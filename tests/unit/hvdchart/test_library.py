@@ -25,8 +25,8 @@ def built(**changes: Any) -> Spec:
     """A spec made in Python, with the lists and maps that a person would write."""
     nodes: Any = [NodeGroup(name="a", count=2, sockets=2, cores_per_socket=4, memory=2**36)]
     train = Train(command=("python", "train.py"), env={"A": "1"})
-    given = {"nodes": nodes, "train": train, "image": Image("a/b", tag="1"), **changes}
-    return Spec(api_version="hvdchart/v1", name="run", **given)
+    settings = {"nodes": nodes, "train": train, "image": Image("a/b", tag="1"), **changes}
+    return Spec(api_version="hvdchart/v1", name="run", **settings)
 
 
 def wrong(kind: Any, *values: object, **more: object) -> object:

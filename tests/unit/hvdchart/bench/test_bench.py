@@ -118,9 +118,9 @@ FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
 
 def worker(number: int) -> Any:
-    made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
-    made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
-    return of_release(NAME, made)
+    item = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
+    item["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
+    return of_release(NAME, item)
 
 
 def measured_line(trial: int, ranks: int, speed: float | None) -> str:

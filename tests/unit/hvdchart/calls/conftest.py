@@ -18,9 +18,9 @@ from tests.unit.hvdchart.objects import JOB, event
 @pytest.fixture
 def master(tmp_path: Path, running: FakeCluster) -> Iterator[Master]:
     (tmp_path / "pod").mkdir()
-    made = Master(tmp_path / "pod", running)
-    yield made
-    made.end()
+    fake_master = Master(tmp_path / "pod", running)
+    yield fake_master
+    fake_master.end()
 
 
 @pytest.fixture

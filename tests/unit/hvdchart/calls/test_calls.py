@@ -41,17 +41,17 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    made = Pod(tmp_path_factory.mktemp("pod"))
-    process = made.start()
-    yield made
+    fake_pod = Pod(tmp_path_factory.mktemp("pod"))
+    process = fake_pod.start()
+    yield fake_pod
     process.kill()
     process.wait()
 
 
 @pytest.fixture
 def connection(pod: Pod) -> Iterator[Connection]:
-    with closing(pod.connect()) as made:
-        yield made
+    with closing(pod.connect()) as connected:
+        yield connected
 
 
 def call(
@@ -100,11 +100,11 @@ def test_output_is_complete_however_slow_the_caller_is() -> None:
     """The launcher has ended before the caller reads."""
     server, caller = socket.socketpair()
     rank, output = socket.socketpair()
-    made = call_server.Call(1, b"", server, output_silence_seconds=1.0)
-    made.take(0, 1, output)
+    output_call = call_server.Call(1, b"", server, output_silence_seconds=1.0)
+    output_call.take(0, 1, output)
     with caller, rank, caller.makefile("rb") as frames, ThreadPoolExecutor() as threads:
         written = threads.submit(rank.sendall, b"line\n" * 200_000)
-        ended = threads.submit(made.end, 0)
+        ended = threads.submit(output_call.end, 0)
         with pytest.raises(TimeoutError):
             ended.result(timeout=1.5)
         written.add_done_callback(lambda _: rank.shutdown(socket.SHUT_WR))
@@ -199,8 +199,8 @@ def cell(text: str, name: str) -> Any:
     file = f"/tmp/ipykernel_1/{name}.py"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     known: dict[str, Any] = {"__name__": "a_notebook"}
-    made = next(each for each in compile(text, file, "exec").co_consts if hasattr(each, "co_name"))
-    known[name] = FunctionType(made, known)
+    code = next(each for each in compile(text, file, "exec").co_consts if hasattr(each, "co_name"))
+    known[name] = FunctionType(code, known)
     return known[name]
 
 

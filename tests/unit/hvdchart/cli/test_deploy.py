@@ -222,8 +222,8 @@ def test_deploy_removes_what_a_refused_installation_has_left(
     is_removed: bool,
 ) -> None:
     """But nothing of a release that was there before. Its workers would have no master."""
-    found = {**OWN_CHART, "revision": revision, "status": status}
-    helm.answer("get", json.dumps(found))
+    metadata = {**OWN_CHART, "revision": revision, "status": status}
+    helm.answer("get", json.dumps(metadata))
     helm.answer("upgrade", errors="Error: exceeded quota: jobs.batch", code=1)
     done = hvdchart("deploy", spec)
     assert done.code == 6

@@ -100,8 +100,8 @@ def test_no_image_is_built_for_a_spec_on_standard_input(
 ) -> None:
     """It may be of another folder than the present one."""
     monkeypatch.chdir(project.parent)
-    with project.open() as given:
-        monkeypatch.setattr("sys.stdin", given)
+    with project.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
         assert hvdchart("deploy", "-", "--detach").code == 0
     assert docker.calls == []
 

@@ -277,12 +277,12 @@ def test_tensorboard_that_reads_what_no_rank_writes_is_reported(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram, source: dict[str, Any]
 ) -> None:
     running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
-    made = pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True)
+    tensorboard = pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True)
     mounts = [{"name": "output", "mountPath": "/output", "readOnly": True}]
     mounts.append({"name": "tmp", "mountPath": "/tmp"})
-    made["spec"]["containers"] = [{"name": "tensorboard", "volumeMounts": mounts}]
-    made["spec"]["volumes"] = [{"name": "output", **source}, {"name": "tmp", "emptyDir": {}}]
-    running.put("pods", made)
+    tensorboard["spec"]["containers"] = [{"name": "tensorboard", "volumeMounts": mounts}]
+    tensorboard["spec"]["volumes"] = [{"name": "output", **source}, {"name": "tmp", "emptyDir": {}}]
+    running.put("pods", tensorboard)
     done = hvdchart("tensorboard", "hvd")
     assert ("emptyDir" in done.errors) is ("emptyDir" in source)
 

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.timeout(120)
 
 def job_of_run(*conditions: tuple[str, str, str]) -> Any:
     """A Job that the command `run` has made."""
-    made = job(*conditions)
-    made["spec"]["template"]["metadata"] = {"annotations": {"hvdchart/command": "run"}}
-    return made
+    item = job(*conditions)
+    item["spec"]["template"]["metadata"] = {"annotations": {"hvdchart/command": "run"}}
+    return item
 
 
 def test_a_script_runs_on_two_workers_to_its_end(
@@ -268,9 +268,9 @@ def test_deploy_of_a_script_names_the_command_that_runs_it(hvdchart: Command, sc
 def test_status_of_a_script_names_options_in_place_of_values(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    made = job_of_run()
+    script_job = job_of_run()
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}
-    play(fake_cluster, made, pod("hvd-master-1a2b3c4d-x", "master", waiting))
+    play(fake_cluster, script_job, pod("hvd-master-1a2b3c4d-x", "master", waiting))
     done = hvdchart("status", "hvd")
     (remedy,) = [line for line in done.output.splitlines() if line.startswith("what to do: ")]
     assert "`--image`, `--set image.pullSecrets`" in remedy

@@ -211,9 +211,9 @@ def test_status_of_a_failed_run_has_the_lines_of_the_rank_that_ended_it(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     """Other ranks have lost their peer, and launchers put boxes around that."""
-    own = job(("Failed", "BackoffLimitExceeded", "limit"), options=["--tag-output"])
+    failed = job(("Failed", "BackoffLimitExceeded", "limit"), options=["--tag-output"])
     reason = "rank 1 on hvd-worker-1: ValueError: no data, train.py:8"
-    play(fake_cluster, own, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
+    play(fake_cluster, failed, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
     fake_cluster.log(
         f"{JOB}-x",
         "[1,1]<stderr>:ValueError: no data",

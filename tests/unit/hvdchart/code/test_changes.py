@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.timeout(40), pytest.mark.slow]
 class Watch:
     """The versions of the code at a path, which may be `given` in another way."""
 
-    def __init__(self, path: Path, given: Path | None = None) -> None:
+    def __init__(self, path: Path, argument: Path | None = None) -> None:
         self._path = path
-        self._changes = code_changes(given or path)
+        self._changes = code_changes(argument or path)
 
     def after(self, change: Callable[[], object]) -> None:
         """Make a change while the watch waits, and wait for the version that it leads to."""
@@ -67,7 +67,7 @@ def inside(folder: Path) -> Iterator[Path]:
 
 def test_working_directory_is_watched_by_its_name(inside: Path) -> None:
     """This process stays in the folder that was there before."""
-    watch = Watch(inside, given=Path())
+    watch = Watch(inside, argument=Path())
     watch.after(lambda: None)
     watch.after(lambda: replace(inside, "2"))
     watch.after(lambda: (inside / "train.py").write_text("3"))

@@ -87,9 +87,9 @@ def of_many() -> Discovered:
     )
 
 
-def named_groups(found: Discovered) -> dict[str, NodeGroup]:
+def named_groups(discovered: Discovered) -> dict[str, NodeGroup]:
     """The groups of the spec by their names."""
-    return {group.name: group for group in found[1].nodes}
+    return {group.name: group for group in discovered[1].nodes}
 
 
 def test_different_nodes_become_different_groups(of_many: Discovered) -> None:
@@ -300,8 +300,8 @@ OVERHEAD = {"cpu": "250m", "memory": "64Mi"}
 def test_requests_of_a_pod_are_those_that_the_scheduler_counts(
     spec: dict[str, Any], requests: dict[str, int]
 ) -> None:
-    own = pod("n", {"cpu": "2"})
-    assert pod_requests({**own, "spec": {**own["spec"], **spec}}) == requests
+    small = pod("n", {"cpu": "2"})
+    assert pod_requests({**small, "spec": {**small["spec"], **spec}}) == requests
 
 
 FOUR_AND_ONE = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]

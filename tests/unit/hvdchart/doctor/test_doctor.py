@@ -207,9 +207,9 @@ def test_only_nodes_that_admit_the_run_must_have_its_image(
     values = {"image": {"repository": "loaded", "tag": "1"}, "worker": place, "master": place}
     images = [{"names": ["docker.io/library/loaded:1"]}]
     node = {"metadata": {"labels": labels}, "spec": spec, "status": {"images": images}}
-    found = [examine_image([node, *others], values) for others in ([], [{**node, "status": {}}])]
+    findings = [examine_image([node, *others], values) for others in ([], [{**node, "status": {}}])]
     expected = ("all nodes have", "1 of 2 nodes") if is_admitted else ("no node that can be",) * 2
-    for finding, start in zip(found, expected, strict=True):
+    for finding, start in zip(findings, expected, strict=True):
         assert finding.text.startswith(start)
 
 
@@ -328,9 +328,9 @@ def test_workers_without_a_master_are_a_problem(hvdchart: Command, cluster: Fake
     """A quota, for instance, has refused the Job: nothing in the cluster ends them."""
     cluster.put("statefulsets", STATEFUL_SET)
     done = hvdchart("doctor", "-o", "json")
-    (found,) = (each for each in json.loads(done.output) if each["state"] == "problem")
-    assert found["text"].startswith("hvd: 2 workers ")
-    assert "hvdchart undeploy hvd -n team" in found["remedy"]
+    (finding,) = (each for each in json.loads(done.output) if each["state"] == "problem")
+    assert finding["text"].startswith("hvd: 2 workers ")
+    assert "hvdchart undeploy hvd -n team" in finding["remedy"]
     cluster.put("jobs", job())
     assert hvdchart("doctor").code == 0
 
@@ -418,5 +418,5 @@ def test_what_cannot_be_examined_is_unknown_or_a_problem(
     (programs / "buildah").write_text("#!/bin/sh\nexit 1\n")
     done = hvdchart("doctor", *words, "-o", "json")
     assert done.code == code
-    found = {item["subject"]: item["state"] for item in json.loads(done.output)}
-    assert found.items() >= expected.items()
+    states = {item["subject"]: item["state"] for item in json.loads(done.output)}
+    assert states.items() >= expected.items()

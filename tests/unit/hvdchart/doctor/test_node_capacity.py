@@ -34,9 +34,9 @@ def daemon(memory: str, owner: str = "DaemonSet") -> dict[str, Any]:
 
 def values(number: int, memory: str = "3Gi", **worker: Any) -> dict[str, Any]:
     resources = {"requests": {"cpu": "250m", "memory": memory, **worker.pop("requests", {})}}
-    own = {"number": number, "resources": resources, **worker}
+    workers = {"number": number, "resources": resources, **worker}
     master = {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
-    return {"worker": own, "master": master}
+    return {"worker": workers, "master": master}
 
 
 POOL: dict[str, Any] = {"nodeSelector": {"pool": "a"}}
@@ -72,9 +72,9 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
 def test_run_fits_on_nodes_that_nobody_else_uses_or_never(
     nodes: list[dict[str, Any]], run: dict[str, Any], problem: str
 ) -> None:
-    found = examine_fit(nodes, [], run)
-    assert found.state == ("problem" if problem else "ok")
-    assert problem in found.text or not problem
+    finding = examine_fit(nodes, [], run)
+    assert finding.state == ("problem" if problem else "ok")
+    assert problem in finding.text or not problem
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_run_fits_on_nodes_that_nobody_else_uses_or_never(
 def test_workers_leave_room_for_the_master_or_not(
     memory: str, pods: list[dict[str, Any]], is_room: bool
 ) -> None:
-    found = examine_fit([node()], pods, values(1, memory))
-    assert found.state == ("ok" if is_room else "problem")
+    finding = examine_fit([node()], pods, values(1, memory))
+    assert finding.state == ("ok" if is_room else "problem")
 
 
 def test_master_finds_a_node_that_the_workers_leave() -> None:

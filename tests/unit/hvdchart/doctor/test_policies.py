@@ -120,5 +120,5 @@ def test_doctor_probes_only_if_it_is_asked(hvdchart: Command, fake_cluster: Fake
     kinds = {r.resource for r in fake_cluster.requests if r.verb == "create"}
     assert kinds == {"selfsubjectaccessreviews"}
     fake_cluster.refusals = {"networkpolicies create": (403, "no right")}
-    found = json.loads(hvdchart("doctor", "--probe-policies", "python:3", "-o", "json").output)
-    assert "network policies" in {each["subject"] for each in found}
+    findings = json.loads(hvdchart("doctor", "--probe-policies", "python:3", "-o", "json").output)
+    assert "network policies" in {each["subject"] for each in findings}

@@ -146,8 +146,8 @@ def test_workers_are_added_for_the_ranks_of_the_old_master(
         worker={"number": number}, master={"args": [f"mpirun -np {ranks} a"]}, resources=resources
     )
     assert migration.values["worker"]["number"] == workers
-    found = [text for text in migration.checks if " slots start " in text]
-    assert (len(found), check in "".join(found)) == (bool(check), True)
+    texts = [text for text in migration.checks if " slots start " in text]
+    assert (len(texts), check in "".join(texts)) == (bool(check), True)
 
 
 def test_file_without_image_command_and_number_gets_defaults_and_checks() -> None:

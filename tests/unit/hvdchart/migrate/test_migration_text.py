@@ -40,11 +40,11 @@ class TestWholeFile:
 
     def test_each_thing_to_check_is_reported(self, name: str) -> None:
         checks = migrate_path(FOLDER / name).checks
-        own = [check for check in checks if not check.startswith(COMMON)]
+        special = [check for check in checks if not check.startswith(COMMON)]
         starts = WHOLE_FILES[name].get("checks", [])
-        assert [check for check in own if not check.startswith(tuple(starts))] == []
-        assert len(own) == len(starts)
-        assert len(checks) - len(own) == WHOLE_FILES[name]["common checks"]
+        assert [check for check in special if not check.startswith(tuple(starts))] == []
+        assert len(special) == len(starts)
+        assert len(checks) - len(special) == WHOLE_FILES[name]["common checks"]
 
     def test_report_says_why_a_value_is_dropped_or_changed(self, name: str) -> None:
         entries = migrate_path(FOLDER / name).entries
@@ -112,12 +112,12 @@ def test_command_reads_standard_input_and_prints_values_and_report() -> None:
     "content", [b"for a in b: [c", b"a" * (MAX_FILE_BYTES + 1), b"a: \xff\xfe"], ids=len
 )
 def test_refused_file_leaves_no_file_behind(tmp_path: Path, content: bytes) -> None:
-    given = tmp_path / "in"
+    source = tmp_path / "in"
     output = tmp_path / "values.yaml"
     report = tmp_path / "report.txt"
-    given.write_bytes(content)
+    source.write_bytes(content)
     done = CliRunner().invoke(
-        app, ["migrate", str(given), "-w", str(output), "--report", str(report)]
+        app, ["migrate", str(source), "-w", str(output), "--report", str(report)]
     )
     assert isinstance(done.exception, SpecError)
-    assert (sorted(tmp_path.iterdir()), done.stdout) == ([given], "")
+    assert (sorted(tmp_path.iterdir()), done.stdout) == ([source], "")

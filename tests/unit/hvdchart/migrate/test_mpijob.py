@@ -105,8 +105,8 @@ def test_volumes_of_the_workers_alone_are_not_mounted_in_the_master() -> None:
         launcher_container__volumeMounts=mounted(DATA, OUT),
     )
     values = migration.values
-    own = {"name": "worker", "volumes": [HUGE], "volumeMounts": mounted(HUGE)}
-    assert values["workerGroups"] == [own]
+    group = {"name": "worker", "volumes": [HUGE], "volumeMounts": mounted(HUGE)}
+    assert values["workerGroups"] == [group]
     assert values["volumes"] == [DATA, OUT]
     assert values["volumeMounts"] == mounted(DATA, OUT)
 

@@ -70,11 +70,11 @@ def test_arguments_of_the_images_entry_point_are_to_be_checked() -> None:
 
 def test_where_the_old_ranks_met_is_dropped() -> None:
     """Ranks would look for rank 0 in a pod of the old job."""
-    given = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "RANK": "0", "A": "1"}
-    env = [{"name": name, "value": value} for name, value in given.items()]
+    variables = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "RANK": "0", "A": "1"}
+    env = [{"name": name, "value": value} for name, value in variables.items()]
     migration = pytorchjob(command=TORCHRUN, env=env)
     assert migration.values["worker"]["env"] == [{"name": "A", "value": "1"}]
-    for name in given.keys() - {"A"}:
+    for name in variables.keys() - {"A"}:
         assert [each for each in migration.checks if "is dropped" in each and f"({name})" in each]
 
 

@@ -226,9 +226,9 @@ def test_torch_needs_no_mpi_unless_the_spec_says_otherwise(
     rest: str, launch: dict[str, object]
 ) -> None:
     values = make_values(plan_code({"train.py": DDP}, rest=rest))
-    given = values["launch"]
-    assert isinstance(given, dict)
-    assert {key: given[key] for key in ("mode", "preload") if key in given} == launch
+    settings = values["launch"]
+    assert isinstance(settings, dict)
+    assert {key: settings[key] for key in ("mode", "preload") if key in settings} == launch
 
 
 @pytest.mark.parametrize(

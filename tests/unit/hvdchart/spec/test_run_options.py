@@ -93,8 +93,8 @@ def test_variables_that_nobody_can_give_are_refused_and_no_others() -> None:
     """What worker.env says of the place where ranks meet is meant."""
     rendezvous = {"HVD_RENDEZVOUS": "10.0.0.7 61004 a:0", "HVD_POD": "a-0"}
     names = rank_variables.choose((0, 1, 0, 1), rendezvous)
-    given = rendezvous | dict.fromkeys(names, "given")
-    chosen = rank_variables.choose((0, 1, 0, 1), given)
+    variables = rendezvous | dict.fromkeys(names, "given")
+    chosen = rank_variables.choose((0, 1, 0, 1), variables)
     assert {name for name in chosen if chosen[name] != "given"} == {
         name for name in names if is_ranks_variable(name)
     }

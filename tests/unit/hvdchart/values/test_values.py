@@ -206,7 +206,7 @@ def test_group_without_keys_of_its_own_is_as_the_workers(groups: list[Any], name
 
 def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
     """Lists are joined, null deletes a key, and each kind of affinity is replaced."""
-    own = {
+    entry = {
         "name": "b",
         "number": 3,
         "slots": None,
@@ -215,7 +215,7 @@ def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
         "nodeSelector": {"d": "e"},
         "affinity": {"c": {}},
     }
-    (group,) = merged_groups({"worker": WORKER, "workerGroups": [own], **SHARED})
+    (group,) = merged_groups({"worker": WORKER, "workerGroups": [entry], **SHARED})
     assert group == {
         "name": "b",
         "number": 3,

@@ -80,24 +80,24 @@ def probe(cpus: float, mebibytes: int, ranks: str = "") -> str:
 
 
 def usages(step: int, slow: int = -1) -> list[Usage]:
-    found = []
+    measured = []
     for rank in range(4):
         speed = 103.2 - 2.7 * rank
-        own = step - (1 if rank == slow else 0)
-        ranks = f"{rank}:hvdchart_step {own}\n{rank}:hvdchart_samples_per_second {speed}\n"
+        own_step = step - (1 if rank == slow else 0)
+        ranks = f"{rank}:hvdchart_step {own_step}\n{rank}:hvdchart_samples_per_second {speed}\n"
         cpus = 0.02 if rank == slow else 3.61 + 0.07 * rank
-        found.append(parse_probe(f"hvd-worker-{rank}", probe(cpus, 5120 + 310 * rank, ranks)))
-    return [*found, parse_probe(f"{JOB}-x", probe(0.04, 96))]
+        measured.append(parse_probe(f"hvd-worker-{rank}", probe(cpus, 5120 + 310 * rank, ranks)))
+    return [*measured, parse_probe(f"{JOB}-x", probe(0.04, 96))]
 
 
 def usages_with_gpus(step: int) -> list[Usage]:
     """Those of workers with two GPUs each, of which the second one does less and holds more."""
-    found = usages(step)
-    for worker in found[:-1]:
+    measured = usages(step)
+    for worker in measured[:-1]:
         for gpu, (share, gibibytes) in enumerate([(0.93, 31), (0.4, 62)]):
             values = {"utilization_ratio": share, "memory_used_bytes": float(gibibytes << 30)}
             worker.gpus[str(gpu)] = {**values, "memory_bytes": float(80 << 30)}
-    return found
+    return measured
 
 
 def record(step: int, seconds_left: int, after: float, state: str = "Running") -> dict[str, str]:
@@ -143,8 +143,8 @@ def groups_of_four(**more: Any) -> Any:
 
 def training(step: int = 3140) -> Release:
     """It trains, after a worker was lost in the first attempt."""
-    own = record(step, 640, 1100)
-    return Release("hvd", [groups_of_four()], [SET], pods(), list(EVENTS), own)
+    progress = record(step, 640, 1100)
+    return Release("hvd", [groups_of_four()], [SET], pods(), list(EVENTS), progress)
 
 
 def training_view() -> View:
@@ -158,8 +158,8 @@ def gpus_view() -> View:
 
 def stalled_view() -> View:
     whole = training()
-    own = {**whole.record, "stall": json.dumps(STALL)}
-    release = replace(whole, events=[*whole.events, STALLED], record=own)
+    own_record = {**whole.record, "stall": json.dumps(STALL)}
+    release = replace(whole, events=[*whole.events, STALLED], record=own_record)
     lines = [*LOG, *STACK]
     return build_view(
         RunView(release), "team", BEGAN + 1180, usages=usages(3140, slow=1), lines=lines

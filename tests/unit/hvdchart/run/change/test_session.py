@@ -29,8 +29,8 @@ def put_job(cluster: FakeCluster, session: str, name: str = JOB) -> None:
 
 
 def renewal(cluster: FakeCluster, name: str = JOB) -> Any:
-    found = cluster.find("jobs", name)
-    return found and found["metadata"]["annotations"].get(RENEWED)
+    item = cluster.find("jobs", name)
+    return item and item["metadata"]["annotations"].get(RENEWED)
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def reported() -> list[str]:
 def session(fake_cluster: FakeCluster, helm: StubProgram, reported: list[str]) -> Iterator[Session]:
     """A session whose lease is a second."""
     answer_as(helm, "hvd")
-    with Session(Cluster.connect(), "hvd", Helm(), reported.append, "try again") as made:
-        made.upgrade({"session": {"leaseSeconds": 1}})
+    with Session(Cluster.connect(), "hvd", Helm(), reported.append, "try again") as begun:
+        begun.upgrade({"session": {"leaseSeconds": 1}})
         put_job(fake_cluster, installed_values(helm)["session"]["id"])
-        yield made
+        yield begun
 
 
 def test_lease_of_the_sessions_own_jobs_is_renewed(
@@ -81,8 +81,8 @@ def test_lease_that_cannot_be_renewed_is_reported_before_it_ends(
 
 def test_lease_of_zero_seconds_is_none(fake_cluster: FakeCluster, helm: StubProgram) -> None:
     answer_as(helm, "hvd")
-    with Session(Cluster.connect(), "hvd", Helm(), print, "") as made:
-        made.upgrade({"session": {"leaseSeconds": 0}})
+    with Session(Cluster.connect(), "hvd", Helm(), print, "") as endless:
+        endless.upgrade({"session": {"leaseSeconds": 0}})
         assert installed_values(helm)["session"]["leaseSeconds"] == 0
         assert not [each for each in fake_cluster.requests if each.verb == "patch"]
 

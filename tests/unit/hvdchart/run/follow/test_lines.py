@@ -45,9 +45,9 @@ CONNECTION = (
 
 def made_by(command: str = "") -> NewestRun:
     """A run that a command has made, with `fullnameOverride: train`."""
-    own = job(name="train-master-1a")
-    own["spec"]["template"]["metadata"] = {"annotations": {COMMAND: command}}
-    return NewestRun(Release("hvd", jobs=[own], stateful_sets=[], pods=[], events=[]))
+    item = job(name="train-master-1a")
+    item["spec"]["template"]["metadata"] = {"annotations": {COMMAND: command}}
+    return NewestRun(Release("hvd", jobs=[item], stateful_sets=[], pods=[], events=[]))
 
 
 def shown(*lines: str, pod: str = "train-master-1a-x") -> list[str]:

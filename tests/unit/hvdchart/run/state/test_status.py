@@ -514,18 +514,18 @@ def test_the_phase_without_running_pods_is_that_of_the_job(
 
 
 def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None:
-    found = status([MASTER], sets=[])
-    assert found.state == "waiting"
-    assert "StatefulSets" in found.reason
-    assert "hvdchart restart" in found.remedy
+    current = status([MASTER], sets=[])
+    assert current.state == "waiting"
+    assert "StatefulSets" in current.reason
+    assert "hvdchart restart" in current.remedy
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_the_command_that_continues_a_run_names_its_namespace(is_stopped: bool) -> None:
-    made = job(suspend=is_stopped)
-    made["metadata"]["namespace"] = "team"
-    found = status([MASTER], jobs=[made], sets=[])
-    assert found.remedy.endswith("hvdchart restart hvd -n team")
+    item = job(suspend=is_stopped)
+    item["metadata"]["namespace"] = "team"
+    current = status([MASTER], jobs=[item], sets=[])
+    assert current.remedy.endswith("hvdchart restart hvd -n team")
 
 
 def test_a_run_whose_master_has_recorded_the_end_is_finishing() -> None:
