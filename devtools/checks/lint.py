@@ -44,7 +44,6 @@ def checks_in_python() -> dict[str, list[str]]:
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
-        # Exclude the tests, which misspell words on purpose.
         "codespell": [str(Path(python).with_name("codespell"))],
     }
 

@@ -19,8 +19,8 @@ LIMIT = 180.0
 # Seconds that no step takes, twenty times as long as one without faults.
 PAUSE = 1.0
 # What names a fault: one of these, near the rank or the pod. These are all kinds, in order.
-GONE = r"delet|gone|lost|terminat|remov|no longer|closed by"
-ENDED = r"delet|gone|terminat|asked to end|evict|drain|sigterm"
+GONE = r"delete|deletion|deleting|gone|lost|terminat|remov|no longer|closed by"
+ENDED = r"delete|deletion|deleting|gone|terminat|asked to end|evict|drain|sigterm"
 NAMED_BY = {
     "rank killed": r"signal 9|sigkill|killed",
     "worker deleted": GONE,

@@ -80,12 +80,12 @@ class TestDeployToUndeployWithHelm3(TestDeployToUndeploy):
 def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
     namespace: Namespace, tmp_path: Path
 ) -> None:
-    command = ["pyhton", "train.py"]
+    command = ["pythn", "train.py"]
     spec = write_spec(tmp_path, namespace, command, train={"command": command, "backoffLimit": 3})
     done = hvdchart(namespace, "deploy", spec, *here(namespace), code=8)
     cause = r"rank \d on hvd-worker-\d: exit code 78"
     assert re.search(f"run hvd failed: {cause}", done.stderr)
-    assert "command 'pyhton' is not on PATH" in done.stdout
+    assert "command 'pythn' is not on PATH" in done.stdout
     status = hvdchart(namespace, "status", "hvd", "--namespace", namespace.name, code=8)
     assert re.search(f"why: {cause}", status.stdout)
     assert len(namespace.master_events("Training")) == 1, "a retry could not help"

@@ -42,11 +42,11 @@ def test_a_result_that_was_cut_off_is_none() -> None:
 def test_an_unknown_stage_is_refused_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["gpus", "--out", str(tmp_path), "oprations"])
+    monkeypatch.setattr(sys, "argv", ["gpus", "--out", str(tmp_path), "opertns"])
     with pytest.raises(SystemExit):
         main()
     printed = capsys.readouterr().err
-    assert "oprations" in printed
+    assert "opertns" in printed
     assert "operations" in printed
 
 

@@ -130,7 +130,7 @@ def test_untested_version_goes_with_the_row_of_the_others(family: Path) -> None:
 
 def test_unknown_parameter_is_refused(family: Path) -> None:
     with pytest.raises(DevtoolsError, match="small "):
-        load_catalogue({"pithon": "3.9"}, family, family.parent, target="small")
+        load_catalogue({"pythn": "3.9"}, family, family.parent, target="small")
 
 
 SMALL = """

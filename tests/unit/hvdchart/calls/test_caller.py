@@ -342,7 +342,7 @@ def test_launch_shows_and_describes_each_setting_of_a_caller() -> None:
 @pytest.mark.parametrize(
     ("called", "args", "kwargs", "says"),
     [
-        (hvdchart.launch, [fail], {"wokers": 2}, r"launch\(\) got an unexpected .* 'wokers'"),
+        (hvdchart.launch, [fail], {"wrkrs": 2}, r"launch\(\) got an unexpected .* 'wrkrs'"),
         (hvdchart.launch, [], {}, r"launch\(\) missing a required argument: 'function'"),
         (hvdchart.Caller, [2], {}, r"Caller.__init__\(\) too many positional arguments"),
     ],

@@ -182,7 +182,7 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["wait", "hvd", "--timeout", "5 m"], 2, ["'5 m'", " 5m"]),
         (["image", "check", "i", "--mode", "x"], 2, ["--mode", "mpirun, direct"]),
         (["dev", "-"], 2, ["--code"]),
-        (["dev", "projct/run.spec.yaml"], 5, ["projct/run.spec.yaml"]),
+        (["dev", "prjct/run.spec.yaml"], 5, ["prjct/run.spec.yaml"]),
         (["rendr"], 2, ["'rendr'", "'render'"]),
         (["submit", "train.py"], 2, ["'submit'", "'run'"]),
         (["rm", "hvd"], 2, ["'rm'", "'undeploy'"]),

@@ -63,7 +63,7 @@ def test_script_that_would_miss_something_is_warned_of(
 def test_script_that_is_not_utf_8_needs_a_coding(
     hvdchart: Command, script: Path, mode: int, first: str, code: int, says: str
 ) -> None:
-    script.write_text(f"{first}\nimport torch  # caf\xe9\n", encoding="latin-1")
+    script.write_text(f"{first}\nimport torch  # K\xf6ln\n", encoding="latin-1")
     script.chmod(mode)
     done = hvdchart("plan", script)
     assert (done.code, says in done.errors) == (code, True), done.errors

@@ -22,8 +22,8 @@ from tests.support.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
             "1:1",
             "image",
         ),
-        ("{worker: {nmber: 2}}", "6:19", "'number'"),
-        ("{wrker: {}}", "6:10", "'worker'"),
+        ("{worker: {nmbr: 2}}", "6:19", "'number'"),
+        ("{wrkr: {}}", "6:10", "'worker'"),
         ("{worker: {number: x}}", "6:27", "integer"),
         ("{master: {resources: {limits: {cpu: abc}}}}", "6:45", 'got "abc"'),
         ("{shm: {sizeLimit: abc}}", "6:27", "8Gi"),
@@ -50,11 +50,11 @@ def test_refused_value_is_reported_at_its_place_in_the_spec(
     ("text", "paths"),
     [
         (
-            "{worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}",
+            "{worker: {number: 0, slots: x, nmbr: 1, sprd: 2}, wrkr: 3}",
             [
-                "values.wrker",
-                "values.worker.nmber",
-                "values.worker.spred",
+                "values.wrkr",
+                "values.worker.nmbr",
+                "values.worker.sprd",
                 "values.worker.number",
                 "values.worker.slots",
             ],
