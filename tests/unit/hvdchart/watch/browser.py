@@ -13,6 +13,13 @@ needs_browser = pytest.mark.skipif(
 )
 
 
-def document_of(address: str, profile: Path) -> str:
+def document_of(address: str, profile: Path, *options: str) -> str:
     """The page as its scripts have made it, as HTML."""
-    return run(address, "--dump-dom", profile=profile).stdout
+    return run(address, "--dump-dom", *options, profile=profile).stdout
+
+
+def drawn(document: str) -> str:
+    """What the scripts of a page have drawn of a run, which has a row for each rank."""
+    main = document[document.index("<main") : document.index("</main>")]
+    assert "<td" in main, "the page is empty"
+    return main

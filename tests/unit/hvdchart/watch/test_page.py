@@ -15,12 +15,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from devtools.common.browser import run
 from hvdchart.watch.page import Section, page
 from hvdchart.watch.page_server import PageServer, serve_page
 from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
-from tests.unit.hvdchart.watch.browser import document_of, needs_browser
+from tests.unit.hvdchart.watch.browser import document_of, drawn, needs_browser
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>{data}"
 
@@ -48,6 +47,7 @@ def ask(
 def test_the_page_is_served_with_a_policy_that_loads_nothing(server: PageServer) -> None:
     answer = ask(server)
     assert answer.status == 200
+    assert "hvd-worker-1" in answer.read().decode()
     policy = str(answer.headers["Content-Security-Policy"])
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -101,8 +101,10 @@ class _Outside(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
+        self.tags: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, Any]]) -> None:
+        self.tags.add(tag)
         self.found += [value for name, value in attrs if name in ("src", "href", "action")]
 
 
@@ -110,6 +112,7 @@ def test_the_page_loads_nothing_from_anywhere() -> None:
     text = page(sample.training_view())
     outside = _Outside()
     outside.feed(text)
+    assert {"main", "script", "style"} <= outside.tags, "the page is empty"
     assert outside.found == []
     assert not re.search(r"@import|url\((?!#)|fetch\(|XMLHttp|innerHTML|\beval\b", text)
 
@@ -140,7 +143,7 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
         threading.Thread(target=go_on, daemon=True).start()
         shown = document_of(server.address, tmp_path)
         ended.set()
-    main = shown[shown.index("<main") : shown.index("</main>")]
+    main = drawn(shown)
     assert "Step 5,000 of 5,000" in main, "the last view has come"
     assert '"state":"running"' in shown, "the page had another one first"
     assert 'class="curve"' in main
@@ -153,9 +156,9 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
 def test_a_browser_shows_the_use_of_gpus(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page(sample.gpus_view()))
-    shown = document_of(file.as_uri(), tmp_path / "profile")
-    assert "GPU memory" in shown
-    assert "62.0 Gi" in shown
+    main = drawn(document_of(file.as_uri(), tmp_path / "profile"))
+    assert "GPU memory" in main
+    assert "62.0 Gi" in main
 
 
 MEASURE = """<script>
@@ -175,7 +178,8 @@ def test_a_narrow_page_cuts_no_rank_off(tmp_path: Path, width: int) -> None:
     text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(sample.gpus_view()))
     file.write_text(text.replace("</body>", f"{MEASURE}</body>"))
     size = f"--window-size={width},900"
-    shown = run(file.as_uri(), "--dump-dom", size, profile=tmp_path / "profile").stdout
+    shown = document_of(file.as_uri(), tmp_path / "profile", size)
+    assert "62.0 Gi" in drawn(shown)
     assert 'data-cut="false"' in shown
 
 
@@ -194,7 +198,7 @@ def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page(evil, sections=[Section(EVIL, EVIL)]))
     shown = document_of(file.as_uri(), tmp_path / "profile")
-    main = shown[shown.index("<main") : shown.index("</main>")]
+    main = drawn(shown)
     assert not re.search(r"<(script|img)", main)
     assert main.count("&lt;/script&gt;") >= 10, "each text is shown as it is"
     assert "owned</title>" not in shown
