@@ -6,8 +6,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -96,12 +95,6 @@ def ends(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> tupl
     """The keys of a worker and of its master."""
     folder = tmp_path_factory.mktemp("ends")
     return release.of_worker(folder / "worker"), release.of_master(folder / "master")
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as made:
-        yield made
 
 
 @pytest.fixture
@@ -201,28 +194,6 @@ def test_frames_are_taken_although_nothing_can_be_sent_any_more(both: Both) -> N
     both.worker.close()
     both.master.send(frames.INPUT, bytes(300_000))
     assert next(both.master.receive()) == (frames.REFUSED, b"why")
-
-
-def test_certificate_of_the_master_is_needed(
-    ends: tuple[Keys, Keys], release: ReleaseKeys, tmp_path: Path, stack: ExitStack
-) -> None:
-    (tmp_path / "ca").write_bytes(release.worker["ca.crt"])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(tmp_path / "ca")
-    own, other = socket.socketpair()
-    stack.enter_context(own)
-    stack.enter_context(other)
-    worker = Channel(own, ends[0].server())
-    master = Channel(other, context, release.worker_name)
-    master.begin()
-    assert list(worker.receive()) == []
-    assert list(master.receive()) == []
-    assert master.is_open, "it has not been told yet"
-    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
-        list(worker.receive())
-    assert not worker.is_open
-    with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
-        list(master.receive())
 
 
 FRAMES = st.lists(

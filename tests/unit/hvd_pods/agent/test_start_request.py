@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_pods.agent import start_request as requests
@@ -44,9 +44,22 @@ def test_request_that_is_sent_is_the_one_that_is_read(request: Request) -> None:
 
 @pytest.mark.fuzz
 @given(content=st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+@example(b"")
+@example(b"[]")
+@example(b"null")
+@example(b"[" * 60_000)
+@example(b'{"nonce": ' + b"9" * 60_000 + b"}")
 def test_any_bytes_are_refused(content: bytes) -> None:
     with pytest.raises(RequestError):
         requests.parse(content, NONCE)
+
+
+@pytest.mark.parametrize("field", ["nonce", *Request._fields])
+def test_request_without_one_of_its_fields_is_refused(field: str) -> None:
+    document = json.loads(Request("", 0, 0, ["true"], {}, 0.0).encode(NONCE))
+    del document[field]
+    with pytest.raises(RequestError, match="must have exactly the fields"):
+        requests.parse(json.dumps(document).encode(), NONCE)
 
 
 @pytest.mark.fuzz

@@ -5,9 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import secrets
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -48,34 +46,9 @@ def release() -> Release:
     )
 
 
-# The multiples are from the test vectors of the NIST routines, the last one from RFC 6979, A.2.5.
 @pytest.mark.parametrize(
-    ("number", "x", "y"),
-    [
-        (1, certificates.BASE_X, certificates.BASE_Y),
-        (
-            2,
-            0x7CF27B188D034F7E8A52380304B51AC3C08969E277F21B35A60B48FC47669978,
-            0x07775510DB8ED040293D9AC69F7430DBBA7DADE63CE982299E04B79D227873D1,
-        ),
-        (
-            112233445566778899,
-            0x339150844EC15234807FE862A86BE77977DBFB3AE3D96F4C22795513AEAAB82F,
-            0xB1C14DDFDC8EC1B2583F51E85A5EB3A155840F2034730E9B5ADA38B674336A21,
-        ),
-        (ORDER - 1, certificates.BASE_X, certificates.P - certificates.BASE_Y),
-        (
-            0xC9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721,
-            0x60FED4BA255A9D31C961EB74C6356D68C049B8923B61FA6CE669622E60F29FB6,
-            0x7903FE1008B8BC99A41AE9E95628BC64F2F1B20C2D7E9F5177A3C294D4462299,
-        ),
-    ],
+    "number", [1, 2, 3, 5, 2**128, 2**255, 2**255 + 1, ORDER - 2, ORDER - 1, ORDER // 2]
 )
-def test_multiples_of_the_base_point_are_the_published_ones(number: int, x: int, y: int) -> None:
-    assert certificates.multiply(number) == (x, y)
-
-
-@pytest.mark.parametrize("number", [3, 5, 2**128, 2**255, 2**255 + 1, ORDER - 2, ORDER // 2])
 def test_multiples_of_the_base_point_are_those_of_another_library(number: int) -> None:
     public = ec.derive_private_key(number, ec.SECP256R1()).public_key().public_numbers()
     assert certificates.multiply(number) == (public.x, public.y)
@@ -156,11 +129,6 @@ def test_a_certificate_signs_no_other_one(files: Files) -> None:
     assert is_critical(certificate, x509.BasicConstraints)
     assert allowed_uses(certificate) == {"digital_signature"}
     assert is_critical(certificate, x509.KeyUsage)
-
-
-def test_a_certificate_is_of_the_key_beside_it(files: Files) -> None:
-    key = serialization.load_pem_private_key(files["tls.key"], password=None)
-    assert key.public_key() == parse(files["tls.crt"]).public_key()
 
 
 def test_an_authority_signs_and_has_none_below_it(files: Files) -> None:
@@ -276,51 +244,3 @@ def test_the_names_of_another_release_are_refused(release: Release, tmp_path: Pa
             WORKER_NAME,
             tmp_path,
         )
-
-
-def test_keys_of_the_same_names_from_another_time_are_refused(
-    release: Release, tmp_path: Path
-) -> None:
-    older = certificates.make_files(WORKER, WORKER_NAME)
-    with pytest.raises(ssl.SSLError, match="certificate verify failed"):
-        keys.check_handshake(
-            release.master,
-            with_authority(older, release.worker),
-            MASTER_NAME,
-            WORKER_NAME,
-            tmp_path,
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no program openssl")
-@pytest.mark.parametrize(
-    ("number", "purpose", "name"),
-    [(0, "sslclient", MASTER_NAME), (1, "sslserver", WORKER_NAME)],
-    ids=OWNERS,
-)
-def test_the_program_openssl_agrees(
-    release: Release, tmp_path: Path, number: int, purpose: str, name: str
-) -> None:
-    write(release[number], tmp_path)
-    trusted = ["-CAfile", "ca.crt", "-verify_hostname", name]
-    strictly = ["-x509_strict", "-check_ss_sig", "-purpose", purpose]
-    assert openssl(tmp_path, "verify", *trusted, *strictly, "tls.crt") == "tls.crt: OK\n"
-    text = openssl(tmp_path, "x509", "-noout", "-text", "-in", "tls.crt")
-    assert f"DNS:{name}\n" in text
-    assert "NIST CURVE: P-256" in text
-    assert "EC Key valid" in openssl(tmp_path, "ec", "-check", "-noout", "-in", "tls.key")
-
-
-def write(files: Files, folder: Path) -> None:
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-
-
-def openssl(folder: Path, *arguments: str) -> str:
-    """What the program prints; it must succeed."""
-    done = subprocess.run(
-        ["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr

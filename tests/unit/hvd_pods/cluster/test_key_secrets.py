@@ -101,15 +101,6 @@ def require_pair(api_server: FakeApi, folder: Path) -> None:
     }
 
 
-def test_the_first_master_makes_keys_that_belong_together(
-    find: Find, api: kube.Api, api_server: FakeApi, tmp_path: Path
-) -> None:
-    folder = find(api)
-    assert folder == tmp_path / "generated" / "keys"
-    require_pair(api_server, folder)
-    assert [sorted(stored(api_server, name)) for name in BOTH] == [ORDER] * 2
-
-
 def test_keys_that_a_master_has_made_are_in_files_of_its_user_alone(
     find: Find, api: kube.Api
 ) -> None:
@@ -165,16 +156,12 @@ def test_mounted_keys_are_not_used_in_part(
     require_pair(api_server, find(api))
 
 
-def test_secrets_of_the_user_without_keys_are_named(find: Find, mounted: Path) -> None:
+def test_secrets_of_the_user_without_keys_are_named_and_not_filled(
+    find: Find, api: kube.Api, mounted: Path
+) -> None:
     mount(mounted, "tls.crt")
     missing = f"{mounted} does not have tls.key, peer-ca.crt.*{REMEDY}"
     with pytest.raises(errors.ConfigurationError, match=missing):
-        find(None, {})
-
-
-def test_secrets_of_the_user_are_not_filled(find: Find, api: kube.Api, mounted: Path) -> None:
-    mount(mounted, "tls.crt")
-    with pytest.raises(errors.ConfigurationError):
         find(api, {})
 
 
