@@ -86,13 +86,6 @@ def test_worker_of_another_release_is_refused(tmp_path: Path, release: ReleaseKe
     check_keys_problem(ReleaseKeys(), release, tmp_path, KEYS_DIFFER)
 
 
-def test_master_of_another_release_cannot_be_a_worker(tmp_path: Path, release: ReleaseKeys) -> None:
-    """A master's key, too, is useless for the other role."""
-    swapped = ReleaseKeys()
-    swapped.worker = release.master
-    check_keys_problem(swapped, release, tmp_path, KEYS_DIFFER)
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -23,7 +23,7 @@ from hvd_pods.master.agent_connection import AgentAddresses, AgentConnection, Ag
 from hvd_pods.master.remote import AgentAccess
 from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.rules.events import Event, WorkerReached
-from hvd_pods.shared.errors import ConfigurationError, RunError
+from hvd_pods.shared.errors import RunError
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 
@@ -269,15 +269,6 @@ def test_problem_of_keys_is_remembered_until_the_next_attempt(
     assert served.gateway.key_problem.startswith(said)
     served.gateway.forget()
     assert served.gateway.key_problem == ""
-
-
-def test_keys_that_are_gone_are_reported_to_the_client(
-    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served, "problem", ConfigurationError("the keys are not there"))
-    client.ask("true")
-    assert client.code() == 255
-    assert b"the keys are not there" in read(client.stderr)
 
 
 @pytest.mark.parametrize(

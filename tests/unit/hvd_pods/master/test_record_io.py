@@ -333,32 +333,26 @@ def put_next_master(api_server: FakeApi) -> None:
     api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, UNREADABLE), (404, DELETED)])
-def test_a_job_is_over_where_it_was_deleted_and_not_where_reading_it_is_forbidden(
-    api_server: FakeApi, code: int, job: Any
-) -> None:
-    api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert read_job() == job
-
-
+@pytest.mark.parametrize(
+    ("pods", "if_forbidden", "if_deleted"),
+    [
+        pytest.param("none", UNREADABLE, DELETED, id="no other master"),
+        # After an upgrade, the master's Role names the new Job only.
+        pytest.param("next master", REPLACED, REPLACED, id="another master"),
+        # Without its RoleBinding, a master sees neither the Job nor whose the workers are.
+        pytest.param("forbidden", UNREADABLE, REPLACED, id="pods are not seen"),
+    ],
+)
 @pytest.mark.parametrize("code", [403, 404])
-def test_a_job_is_replaced_where_another_ones_master_is_there(
-    api_server: FakeApi, code: int
+def test_a_job_that_is_not_seen_is_over_or_replaced_as_the_pods_tell(
+    api_server: FakeApi, code: int, pods: str, if_forbidden: Any, if_deleted: Any
 ) -> None:
-    """After an upgrade, the master's Role names the new Job only."""
-    put_next_master(api_server)
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert read_job() == REPLACED
-
-
-@pytest.mark.parametrize(("code", "job"), [(403, UNREADABLE), (404, REPLACED)])
-def test_a_job_without_pods_to_see_leaves_the_workers_alone(
-    api_server: FakeApi, code: int, job: Any
-) -> None:
-    """Without its RoleBinding, a master sees neither the Job nor whose the workers are."""
-    api_server.fail("GET", "batch/jobs", faults.status(code))
-    api_server.fail("GET", "core/pods", faults.status(403))
-    assert read_job() == job
+    if pods == "next master":
+        put_next_master(api_server)
+    elif pods == "forbidden":
+        api_server.fail("GET", "core/pods", faults.status(403))
+    assert read_job() == (if_forbidden if code == 403 else if_deleted)
 
 
 @pytest.mark.parametrize("uid", ["uid-1", "uid-2"])

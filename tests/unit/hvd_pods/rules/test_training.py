@@ -79,21 +79,21 @@ def test_launch_fails_for_the_cause_that_the_ranks_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "mode", "code"),
-    [(False, "custom", 78), (True, "custom", 0), (False, "mpirun", 0)],
+    ("allowed", "mode", "code", "remedy"),
+    [
+        (False, "custom", 78, "launch.allowIdleWorkers: true"),
+        (True, "custom", 0, ""),
+        (False, "mpirun", 0, ""),
+    ],
 )
 def test_command_that_leaves_the_workers_idle_has_finished_only_where_that_is_allowed(
-    allowed: bool, mode: str, code: int
+    allowed: bool, mode: str, code: int, remedy: str
 ) -> None:
     world = training(mode=mode, allow_idle_workers=allowed)
     world.end_launcher(0)
-    assert world.end()[0] == code
-
-
-def test_command_that_left_the_workers_idle_fails_with_the_remedy() -> None:
-    world = training(mode="custom")
-    world.end_launcher(0)
-    assert "launch.allowIdleWorkers: true" in world.end()[1]
+    found, said = world.end()
+    assert found == code
+    assert remedy in said
 
 
 def test_command_that_has_reached_a_worker_has_finished() -> None:
@@ -166,27 +166,32 @@ def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(event: Event)
     assert world.state.attempts == 2
 
 
-def test_failed_delivery_to_a_worker_that_is_not_there_any_more_is_not_final() -> None:
+OF_OTHER_RELEASE = ConfigurationError("w-1: its certificate is of another release")
+
+
+@pytest.fixture
+def delivering() -> World:
+    """A master that gives its workers the code."""
     world = World(one_group())
     world.put(Started())
     world.settle(until=Deliver)
     world.answers.clear()
-    attempt = world.state.attempt.number
-    world.put(WorkerGone(attempt, "w-1"))
-    wrong = ConfigurationError("w-1: its certificate is of another release")
-    world.put(Delivered(attempt, ["w-0"], wrong))
-    world.answer_all()
-    assert world.state.attempts == 2
+    return world
 
 
-def test_failed_delivery_to_a_worker_that_is_there_is_final() -> None:
-    world = World(one_group())
-    world.put(Started())
-    world.settle(until=Deliver)
-    world.answers.clear()
-    wrong = ConfigurationError("w-1: its certificate is of another release")
-    world.put(Delivered(world.state.attempt.number, ["w-0"], wrong))
-    assert world.end() == (78, str(wrong))
+def test_failed_delivery_to_a_worker_that_is_not_there_any_more_is_not_final(
+    delivering: World,
+) -> None:
+    attempt = delivering.state.attempt.number
+    delivering.put(WorkerGone(attempt, "w-1"))
+    delivering.put(Delivered(attempt, ["w-0"], OF_OTHER_RELEASE))
+    delivering.answer_all()
+    assert delivering.state.attempts == 2
+
+
+def test_failed_delivery_to_a_worker_that_is_there_is_final(delivering: World) -> None:
+    delivering.put(Delivered(delivering.state.attempt.number, ["w-0"], OF_OTHER_RELEASE))
+    assert delivering.end() == (78, str(OF_OTHER_RELEASE))
 
 
 def test_lost_worker_ends_the_launch() -> None:
