@@ -41,19 +41,6 @@ def test_program_gets_its_input_and_its_output_and_exit_code_come_back(worker: A
     assert program.errors == b"wrong\n"
 
 
-def test_program_that_ends_by_a_signal_has_the_code_of_a_shell(worker: AgentPod) -> None:
-    assert worker.run("kill -TERM $$").exit_code == 128 + signal.SIGTERM
-
-
-def test_large_input_and_output_come_whole(worker: AgentPod) -> None:
-    content = os.urandom(1 << 20)
-    with worker.ask(["cat"]) as program:
-        program.give(content)
-        program.give(b"")
-        assert program.wait() == 0
-    assert program.output == content
-
-
 def rests_since_last_call(process: int) -> Callable[[], bool]:
     """A condition that holds when a process has read nothing since it was looked at last."""
     seen = [""]

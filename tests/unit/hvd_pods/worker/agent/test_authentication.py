@@ -65,10 +65,6 @@ def check_refusal(
     assert agent.run("echo served").output == b"served\n", "others are served"
 
 
-def test_master_is_served(agent: LimitedAgent) -> None:
-    assert agent.run("echo started").output == b"started\n"
-
-
 @pytest.mark.promise("client without a certificate is refused")
 def test_client_without_a_certificate_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
     check_refusal(agent, tmp_path, None, "peer did not return a certificate")
@@ -95,36 +91,20 @@ def test_master_whose_own_authority_has_the_same_name_is_refused(
 
 
 @pytest.mark.parametrize(("days", "said"), [(-3660.0, EXPIRED), (30.0, NOT_YET_VALID)])
-def test_master_whose_certificate_is_not_valid_now_is_refused(
-    tmp_path: Path, days: float, said: str
-) -> None:
-    release = keys_of_another_time(days)
-    # The client does not look at the worker's certificate, which is as old.
-    valid = ReleaseKeys()
-    release.worker = valid.worker
-    context = context_of(tmp_path, release.worker, release.master)
-    with start_limited(tmp_path / "agent", release) as agent:
-        with (
-            pytest.raises(OSError, match=r"(?i)alert|ended|reset"),
-            shake_hands(agent.port, context, WORKER_NAME) as client,
-        ):
-            try_to_start(client, tmp_path / "started")
-        wait_until(lambda: said in agent.log, 20, "the log has the reason")
-    assert not (tmp_path / "started").exists()
-
-
-@pytest.mark.parametrize(("days", "said"), [(-3660.0, EXPIRED), (30.0, NOT_YET_VALID)])
-def test_master_is_notified_that_its_certificate_is_not_valid_now(
+def test_master_whose_certificate_is_not_valid_now_is_refused_and_notified(
     tmp_path: Path, days: float, said: str
 ) -> None:
     release = keys_of_another_time(days)
     release.worker = ReleaseKeys().worker
+    started = tmp_path / "started"
     with start_limited(tmp_path / "agent", release) as agent:
         keys = release.of_master(tmp_path / "master")
-        with Program("127.0.0.1", agent.port, keys, make(["true"])) as program:
+        with Program("127.0.0.1", agent.port, keys, make(["touch", str(started)])) as program:
             with pytest.raises(AgentConnectionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
                 program.wait()
             assert refused.value.is_sure, "another attempt cannot help"
+        wait_until(lambda: said in agent.log, 20, "the log has the reason")
+    assert not started.exists()
 
 
 def test_clocks_that_differ_by_hours_keep_no_master_out(tmp_path: Path) -> None:

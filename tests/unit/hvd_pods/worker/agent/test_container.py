@@ -14,7 +14,6 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from devtools.pods.program_copies import replace_in
-from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.shared import exit_codes
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, all_commands, start_agent
@@ -63,13 +62,6 @@ def test_worker_that_is_deleted_has_succeeded_except_in_a_queue(in_queue: str, c
     with start_agent(HVD_IN_QUEUE=in_queue) as pod:
         pod.process.terminate()
         assert pod.process.wait(60) == code, pod.log
-
-
-def test_training_code_that_kills_the_agent_ends_the_worker(ending: AgentPod) -> None:
-    with ending.shell(f"kill -KILL {ending.agent}; sleep 60") as program:
-        with pytest.raises(AgentConnectionError):
-            program.wait()
-        assert ending.process.wait(60) == 128 + signal.SIGKILL
 
 
 def test_keys_of_the_master_are_in_no_worker(worker: AgentPod) -> None:

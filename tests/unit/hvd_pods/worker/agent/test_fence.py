@@ -335,12 +335,6 @@ class TestFenceNumbers:
         assert tried.admit(number) is closes
         assert tried.is_closed is closes
 
-    def test_lower_number_is_refused(self, tried: fence.Fence) -> None:
-        tried.admit(5)
-        with pytest.raises(fence.FenceError, match=r"\b4\b.*\b5\b"):
-            tried.admit(4)
-        assert tried.number == 5
-
     def test_processes_that_do_not_end_are_named_and_looked_for_again(
         self, tried: fence.Fence, monkeypatch: pytest.MonkeyPatch
     ) -> None:
