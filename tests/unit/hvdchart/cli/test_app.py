@@ -43,11 +43,6 @@ def test_module_runs_as_a_program_and_reads_standard_input() -> None:
     assert json.loads(done.stdout)["ranks"] == 32
 
 
-def test_render_writes_values_to_standard_output(hvdchart: Command) -> None:
-    done = hvdchart("render", SPEC)
-    assert (done.code, done.output) == (0, GOLDEN.read_text())
-
-
 def test_render_writes_values_to_a_file(hvdchart: Command, tmp_path: Path) -> None:
     target = tmp_path / "values.yaml"
     assert hvdchart("render", SPEC, "-w", target).code == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 from typing import Any
 
@@ -88,28 +86,6 @@ def test_nothing_is_left_where_a_creation_is_refused(fake_cluster: FakeCluster, 
     fake_cluster.refusals = {f"{kind} create": (403, "no right")}
     finding = examine_policies(Cluster.connect(), "python:3")
     assert (finding.state, "no right" in finding.text) == ("unknown", True)
-    assert_nothing_is_left(fake_cluster)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_nothing_is_left_where_a_signal_ends_doctor(
-    fake_cluster: FakeCluster, number: signal.Signals
-) -> None:
-    """Here, the signal interrupts the wait for the first pod, which does not start."""
-    child = os.fork()
-    if not child:
-        try:
-            from hvdchart.interrupts import interrupting_signals
-
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
-            with interrupting_signals():
-                examine_policies(Cluster.connect(), "python:3")
-        finally:
-            os._exit(1)
-    fake_cluster.wait_for("pods", "watch")
-    os.kill(child, number)
-    os.waitpid(child, 0)
     assert_nothing_is_left(fake_cluster)
 
 
