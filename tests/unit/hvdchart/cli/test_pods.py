@@ -159,14 +159,6 @@ def test_top_leaves_out_what_it_does_not_understand(
     assert rows[1] == ["hvd-worker-0", "-", "-", "0", "7", "-"]
 
 
-def test_top_fails_when_no_pod_answers(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
-) -> None:
-    kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
-    done = hvdchart("top", "hvd")
-    assert (done.code, "unable to upgrade connection" in done.errors) == (7, True)
-
-
 def test_top_fails_when_no_pod_runs(hvdchart: Command, running: FakeCluster) -> None:
     for name in (f"{JOB}-x", "hvd-worker-0", "hvd-worker-1"):
         running.remove("pods", name)
@@ -195,12 +187,12 @@ def test_stack_asks_all_workers_where_no_rank_is_named(
     assert [call.arguments[-4:] for call in kubectl.calls] == [STACKS] * 2
 
 
-@pytest.mark.parametrize("words", [[], ["0"]], ids=["all", "rank 0"])
-def test_stack_fails_when_no_worker_answers(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, words: list[str]
+@pytest.mark.parametrize("command", ["top hvd", "stack hvd", "stack hvd 0"])
+def test_command_fails_when_no_pod_answers(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, command: str
 ) -> None:
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
-    done = hvdchart("stack", "hvd", *words)
+    done = hvdchart(*command.split())
     assert (done.code, done.errors.count("unable to upgrade connection\n")) == (7, 1)
 
 
