@@ -62,6 +62,13 @@ def test_any_file_may_be_rendered_first() -> None:
     assert unprepared == []
 
 
+def test_one_step_alone_reads_the_values_of_the_user() -> None:
+    """It copies them: `.facts.values` has the defaults, too, and nothing changes `.Values`."""
+    texts = (COMMENT.sub("", text) for text in read_templates().values())
+    found = [line.strip() for text in texts for line in text.splitlines() if ".Values" in line]
+    assert found == ["{{- $values := deepCopy .Values -}}"]
+
+
 def test_each_fact_that_is_set_is_declared_once() -> None:
     declared = declared_facts()
     assert len(set(declared)) == len(declared)

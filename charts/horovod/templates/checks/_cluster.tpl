@@ -23,7 +23,7 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
   {{- $objects = append $objects
     (dict "kind" "StatefulSet" "name" .objectName "old" $old "selector" $selector) -}}
 {{- end -}}
-{{- if .Values.tensorboard.enabled -}}
+{{- if .facts.values.tensorboard.enabled -}}
   {{- $selector := include "horovod.selectorLabels" (dict "root" . "component" "tensorboard") | fromYaml -}}
   {{- $name := printf "%s-tensorboard" .facts.fullname -}}
   {{- $old := lookup "apps/v1" "Deployment" $ns $name | default dict -}}
@@ -47,7 +47,7 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
 {{/* The Secrets with keys that the values name. */}}
 {{- define "horovod.checkKeySecrets" -}}
 {{- $ns := .Release.Namespace -}}
-{{- range $value, $name := pick .Values.agent "masterSecret" "workerSecret" -}}
+{{- range $value, $name := pick .facts.values.agent "masterSecret" "workerSecret" -}}
   {{- $asked := dict "root" $ "kind" "Secret" "name" $name -}}
   {{- if and $name (not (include "horovod.createsObject" $asked)) -}}
     {{- $secret := lookup "v1" "Secret" $ns $name | default dict -}}
@@ -65,8 +65,8 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
 
 {{/* On their nodes' network, the workers of two releases need two ports. */}}
 {{- define "horovod.checkPortOfNodes" -}}
-{{- $port := int .Values.agent.port -}}
-{{- range $set := ternary .facts.statefulSets dict .Values.hostNetwork -}}
+{{- $port := int .facts.values.agent.port -}}
+{{- range $set := ternary .facts.statefulSets dict .facts.values.hostNetwork -}}
   {{- $pod := .spec.template.spec -}}
   {{- $isOther := ne (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name -}}
   {{- if and $isOther $pod.hostNetwork .spec.replicas -}}
@@ -100,9 +100,9 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
   {{- $named = append $named
     (dict "kind" "ServiceAccount" "name" .podSpec.serviceAccountName "value" $value "remedy" $remedy) -}}
 {{- end -}}
-{{- if not .Values.serviceAccount.create -}}
+{{- if not .facts.values.serviceAccount.create -}}
   {{- $remedy := "create it first, or set serviceAccount.create" -}}
-  {{- $name := .Values.serviceAccount.name -}}
+  {{- $name := .facts.values.serviceAccount.name -}}
   {{- $named = append $named
     (dict "kind" "ServiceAccount" "name" $name "value" "serviceAccount.name" "remedy" $remedy) -}}
 {{- end -}}
@@ -121,7 +121,7 @@ Not empty if extraObjects has an object, which Helm creates before the pods that
 Call with (dict "root" $ "kind" "Secret" "name" $name).
 */}}
 {{- define "horovod.createsObject" -}}
-{{- range .root.Values.extraObjects -}}
+{{- range .root.facts.values.extraObjects -}}
   {{- if and (eq (dig "kind" "" .) $.kind) (eq (dig "metadata" "name" "" .) $.name) -}}true{{- end -}}
 {{- end -}}
 {{- end }}

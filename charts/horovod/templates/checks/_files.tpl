@@ -5,7 +5,7 @@
     "what" "the chart has no charts/programs/programs.tgz, the programs of its pods"
     "do" "take the chart from its repository again") -}}
 {{- end -}}
-{{- $staging := .Values.staging -}}
+{{- $staging := .facts.values.staging -}}
 {{- if and $staging.command (not $staging.path) -}}
   {{- include "horovod.refuse" (dict
     "what" "staging.command is set but staging.path is empty"
@@ -33,7 +33,7 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $results := .Values.results -}}
+{{- $results := .facts.values.results -}}
 {{- if $results.command -}}
   {{- $path := .facts.resultsPath | trimSuffix "/" -}}
   {{- if not $path -}}
@@ -41,14 +41,15 @@
       "what" "results.command is set but results.path is empty and worker.env has no OUTPUT_PATH"
       "do" "set results.path to the directory to store") -}}
   {{- end -}}
-  {{- $mount := include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $path) | fromJson -}}
+  {{- $mounts := .facts.values.volumeMounts -}}
+  {{- $mount := include "horovod.mountOf" (dict "mounts" $mounts "path" $path) | fromJson -}}
   {{- $where := printf "the results are in %q (results.path or OUTPUT_PATH)" $path -}}
   {{- if not $mount -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "%s but no entry of volumeMounts contains it" $where)
       "why" "the master stores only what is on a volume") -}}
   {{- end -}}
-  {{- range .Values.volumes -}}
+  {{- range .facts.values.volumes -}}
     {{- if and (eq .name $mount.name) (hasKey . "emptyDir") -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s, on the emptyDir %q" $where .name)
@@ -65,7 +66,7 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $code := .Values.code -}}
+{{- $code := .facts.values.code -}}
 {{- $size := .facts.code.size -}}
 {{- $most := int .facts.shared.codeCharacters -}}
 {{- if gt $size $most -}}

@@ -1,16 +1,17 @@
 {{/* Refusals of the gang. */}}
 {{- define "horovod.checkGang" -}}
-{{- if and .Values.gang (not .facts.gangApi) -}}
+{{- $gang := .facts.values.gang -}}
+{{- if and $gang (not .facts.gangApi) -}}
   {{- $needed := "enable the feature gate GenericWorkload and that API in Kubernetes 1.37 or newer" -}}
   {{- $option := "--api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "gang is %s but the cluster has no PodGroup of scheduling.k8s.io/v1beta1" .Values.gang)
+    "what" (printf "gang is %s but the cluster has no PodGroup of scheduling.k8s.io/v1beta1" $gang)
     "do" (printf "%s, or set gang to Volcano; when you render without the cluster, name it: %s"
       $needed $option)) -}}
 {{- end -}}
-{{- if and .Values.gangTopologyKey (ne .Values.gang "Kubernetes") -}}
+{{- if and .facts.values.gangTopologyKey (ne $gang "Kubernetes") -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "gangTopologyKey is %q but gang is %q" .Values.gangTopologyKey .Values.gang)
+    "what" (printf "gangTopologyKey is %q but gang is %q" .facts.values.gangTopologyKey $gang)
     "do" "set gang to Kubernetes, or remove gangTopologyKey") -}}
 {{- end -}}
 {{- end }}

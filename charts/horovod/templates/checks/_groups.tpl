@@ -56,7 +56,7 @@
   {{- range $key := list "spares" "minimum" -}}
     {{- if get $group $key -}}
       {{- $setting := printf "group %q: %s is %d" $group.name $key (get $group $key | int) -}}
-      {{- range $.Values.master.args -}}
+      {{- range $.facts.values.master.args -}}
         {{- with regexFind (printf "\\b%s-[0-9]+" $group.objectName) . -}}
           {{- include "horovod.refuse" (dict
             "what" (printf "%s but master.args names the worker %q" $setting .)

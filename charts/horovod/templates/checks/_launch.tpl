@@ -9,15 +9,16 @@
 
 {{/* Who writes the launcher's command line: the user in mode custom, else the chart. */}}
 {{- define "horovod.checkCommandLine" -}}
-{{- $mode := .Values.launch.mode -}}
-{{- $hasLaunch := has "$(LAUNCH)" .Values.master.args -}}
+{{- $launch := .facts.values.launch -}}
+{{- $mode := $launch.mode -}}
+{{- $hasLaunch := has "$(LAUNCH)" .facts.values.master.args -}}
 {{- if eq $mode "custom" -}}
-  {{- if not .Values.master.args -}}
+  {{- if not .facts.values.master.args -}}
     {{- include "horovod.refuse" (dict
       "what" "launch.mode is custom but master.args is empty"
       "do" "give the complete command line there") -}}
   {{- end -}}
-  {{- if and (not $hasLaunch) (or .Values.launch.options (ne .Values.launch.binding.to "none")) -}}
+  {{- if and (not $hasLaunch) (or $launch.options (ne $launch.binding.to "none")) -}}
     {{- include "horovod.refuse" (dict
       "what" "launch.mode is custom, but launch.options or launch.binding is given"
       "why" "master.args has no argument $(LAUNCH) to use them"
@@ -28,7 +29,7 @@
     "what" (printf "master.args has $(LAUNCH) but launch.mode is %s" $mode)
     "why" "only mode custom replaces it"
     "do" "remove it, or set launch.mode to custom") -}}
-{{- else if .Values.launch.allowIdleWorkers -}}
+{{- else if $launch.allowIdleWorkers -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "launch.allowIdleWorkers is true but launch.mode is %s" $mode)
     "why" "its launcher uses the workers"
@@ -38,7 +39,7 @@
 
 {{/* Settings that the master itself, as the launcher, cannot use. */}}
 {{- define "horovod.checkDirectMode" -}}
-{{- if and (eq .Values.launch.mode "direct") (eq .Values.launch.framework "mpi") -}}
+{{- if and (eq .facts.values.launch.mode "direct") (eq .facts.values.launch.framework "mpi") -}}
   {{- include "horovod.refuse" (dict
     "what" "launch.framework is mpi but launch.mode is direct"
     "why" "each rank of an MPI program would find itself alone"
@@ -46,9 +47,9 @@
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image
 (docs/adr/0028). */ -}}
-{{- if and (eq .Values.launch.mode "direct") .Values.launch.options -}}
+{{- if and (eq .facts.values.launch.mode "direct") .facts.values.launch.options -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "launch.options has %q, but launch.mode is direct" (first .Values.launch.options))
+    "what" (printf "launch.options has %q, but launch.mode is direct" (first .facts.values.launch.options))
     "why" "that mode takes none"
     "do" "remove it") -}}
 {{- end -}}
@@ -56,9 +57,9 @@
 
 {{/* A launcher that another launcher would start. */}}
 {{- define "horovod.checkProgram" -}}
-{{- $mode := .Values.launch.mode -}}
+{{- $mode := .facts.values.launch.mode -}}
 {{- $programs := (.Files.Get "files/hvd_pods/shared/launcher_options.json" | fromJson).programs -}}
-{{- $program := first .Values.master.args | default "" | base -}}
+{{- $program := first .facts.values.master.args | default "" | base -}}
 {{- if and (ne $mode "custom") (has $program $programs) -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "master.args begins with %s but launch.mode is %s" $program $mode)
@@ -69,7 +70,7 @@
 
 {{/* The binding and the numbers that it needs. */}}
 {{- define "horovod.checkBinding" -}}
-{{- $binding := .Values.launch.binding -}}
+{{- $binding := .facts.values.launch.binding -}}
 {{- $needed := get (dict "core" "coresPerRank" "socket" "ranksPerSocket") $binding.to -}}
 {{- if and $needed (not (get $binding $needed)) -}}
   {{- include "horovod.refuse" (dict
@@ -92,13 +93,15 @@
 
 {{/* The end of the run: who scales the workers, and whether the Job is removed before. */}}
 {{- define "horovod.checkEndOfRun" -}}
-{{- if and (not (kindIs "invalid" .Values.master.ttlSecondsAfterFinished)) (ne .Values.cleanup "Always") -}}
+{{- $ttl := .facts.values.master.ttlSecondsAfterFinished -}}
+{{- $cleanup := .facts.values.cleanup -}}
+{{- if and (not (kindIs "invalid" $ttl)) (ne $cleanup "Always") -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "master.ttlSecondsAfterFinished is set but cleanup is %s" .Values.cleanup)
+    "what" (printf "master.ttlSecondsAfterFinished is set but cleanup is %s" $cleanup)
     "why" "the workers of a failed run would remain after the Job is removed"
     "do" "set cleanup to Always") -}}
 {{- end -}}
-{{- if and (eq .Values.cleanup "Always") (not .facts.serviceAccount) -}}
+{{- if and (eq $cleanup "Always") (not .facts.serviceAccount) -}}
   {{- include "horovod.refuse" (dict
     "what" "cleanup is Always but serviceAccount.create is false and serviceAccount.name is empty"
     "why" "without a ServiceAccount, the master could not scale the workers") -}}

@@ -3,7 +3,7 @@
 {{- $fullname := .facts.fullname -}}
 {{- $from := "from the release's name and the chart's alias" -}}
 {{- if eq $fullname .Release.Name -}}{{- $from = "the release's name" -}}{{- end -}}
-{{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
+{{- if .facts.values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
 {{- /* The schema has checked fullnameOverride. */ -}}
 {{- if not (regexMatch (printf "^(%s)$" .facts.shared.hostLabel) $fullname) -}}
   {{- include "horovod.refuse" (dict
@@ -20,10 +20,10 @@
 {{- end -}}
 {{- /* Names of variables, volumes and paths that the chart uses itself. */ -}}
 {{- $reserved := .facts.shared.reserved -}}
-{{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
-{{- $_ := set $environments "results.env" .Values.results.env -}}
-{{- $volumes := dict "volumes" .Values.volumes -}}
-{{- $mounts := dict "volumeMounts" .Values.volumeMounts -}}
+{{- $environments := dict "master.env" .facts.values.master.env "staging.env" .facts.values.staging.env -}}
+{{- $_ := set $environments "results.env" .facts.values.results.env -}}
+{{- $volumes := dict "volumes" .facts.values.volumes -}}
+{{- $mounts := dict "volumeMounts" .facts.values.volumeMounts -}}
 {{- range .facts.groups -}}
   {{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
   {{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}

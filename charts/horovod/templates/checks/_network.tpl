@@ -1,19 +1,19 @@
 {{/* Refusals of settings of the network and of the agent. */}}
 {{- define "horovod.checkNetwork" -}}
-{{- if .Values.hostNetwork -}}
-  {{- if eq .Values.serviceMesh "Ambient" -}}
+{{- if .facts.values.hostNetwork -}}
+  {{- if eq .facts.values.serviceMesh "Ambient" -}}
     {{- include "horovod.refuse" (dict
       "what" "serviceMesh is Ambient but hostNetwork is true"
       "why" "Istio's ambient mesh leaves out pods on their node's network"
       "do" "set one of them to another value") -}}
   {{- end -}}
-  {{- if .Values.networkPolicy.enabled -}}
+  {{- if .facts.values.networkPolicy.enabled -}}
     {{- include "horovod.refuse" (dict
       "what" "networkPolicy.enabled is true but hostNetwork is true"
       "why" "a NetworkPolicy does not apply to pods on their node's network"
       "do" "set one of them to false") -}}
   {{- end -}}
-  {{- $port := int .Values.agent.port -}}
+  {{- $port := int .facts.values.agent.port -}}
   {{- $ofKubelet := and (ge $port 10248) (le $port 10259) -}}
   {{- $ofServices := and (ge $port 30000) (le $port 32767) -}}
   {{- if or (has $port (list 2379 2380 6443)) $ofKubelet $ofServices -}}
@@ -23,9 +23,9 @@
       "do" "choose another port") -}}
   {{- end -}}
 {{- end -}}
-{{- $agent := .Values.agent -}}
+{{- $agent := .facts.values.agent -}}
 {{- $metricsPort := .facts.shared.metricsPort | int -}}
-{{- if and .Values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
+{{- if and .facts.values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "metrics.enabled is true but agent.port is %d" $metricsPort)
     "why" "a worker's metrics are on that port"

@@ -3,9 +3,9 @@
 {{- include "horovod.checkImages" . -}}
 {{- include "horovod.checkSpread" . -}}
 {{- include "horovod.checkRights" . -}}
-{{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
+{{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .facts.values.master) -}}
 {{- range .facts.groups -}}
-  {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
+  {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.facts.values.workerGroups)) -}}
   {{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
 {{- end -}}
 {{- include "horovod.checkLabels" . -}}
@@ -14,12 +14,12 @@
 
 {{/* There is no default image: no public registry has one with everything that the chart needs. */}}
 {{- define "horovod.checkImages" -}}
-{{- $owners := dict "master" .Values.master.image -}}
+{{- $owners := dict "master" .facts.values.master.image -}}
 {{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
-{{- if .Values.tensorboard.enabled -}}
-  {{- $_ := set $owners "tensorboard" .Values.tensorboard.image -}}
+{{- if .facts.values.tensorboard.enabled -}}
+  {{- $_ := set $owners "tensorboard" .facts.values.tensorboard.image -}}
 {{- end -}}
-{{- $default := .Values.image.repository -}}
+{{- $default := .facts.values.image.repository -}}
 {{- range $of, $image := $owners -}}
   {{- if not (or $image.repository $default) -}}
     {{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
@@ -44,7 +44,7 @@
 
 {{/* Users of the pods, and what Linux lets them do. */}}
 {{- define "horovod.checkRights" -}}
-{{- $user := .Values.podSecurityContext.runAsUser -}}
+{{- $user := .facts.values.podSecurityContext.runAsUser -}}
 {{- range .facts.groups -}}
   {{- if and .capabilities (ne (toString $user) "0") -}}
     {{- $uid := toString ($user | default "the image's") -}}
@@ -55,7 +55,7 @@
       "do" "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit") -}}
   {{- end -}}
 {{- end -}}
-{{- if and .Values.podSecurityContext.runAsNonRoot (eq (toString $user) "0") -}}
+{{- if and .facts.values.podSecurityContext.runAsNonRoot (eq (toString $user) "0") -}}
   {{- include "horovod.refuse" (dict
     "what" "podSecurityContext.runAsUser is 0 but runAsNonRoot is true"
     "do" "for a root image set runAsNonRoot to false too") -}}
@@ -64,7 +64,7 @@
 
 {{/* Labels of objects that the chart sets itself. */}}
 {{- define "horovod.checkLabels" -}}
-{{- range $key, $value := .Values.labels -}}
+{{- range $key, $value := .facts.values.labels -}}
   {{- $isOfObjects := regexMatch
     "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
   {{- if or $isOfObjects (hasPrefix "hvdchart/" $key) (eq $key "helm.sh/chart") -}}
@@ -78,7 +78,7 @@
 
 {{/* Labels of pods that the chart's selectors need. */}}
 {{- define "horovod.checkPodLabels" -}}
-{{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
+{{- $labels := dict "podLabels" .facts.values.podLabels "master.podLabels" .facts.values.master.podLabels -}}
 {{- range .facts.groups -}}
   {{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}
 {{- end -}}
@@ -97,7 +97,7 @@
 
 {{/*
 What the values add to the pod of the master or of a group.
-Call with (dict "root" $ "of" "master" "values" .Values.master).
+Call with (dict "root" $ "of" "master" "values" .facts.values.master).
 */}}
 {{- define "horovod.checkPod" -}}
 {{- include "horovod.checkPodSpec" . -}}
@@ -137,7 +137,7 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
 {{- else -}}
   {{- /* The workers' ServiceAccount is the user's. */ -}}
   {{- $owned = omit $owned "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
-  {{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
+  {{- if .root.facts.values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
 {{- end -}}
 {{- include "horovod.checkFields" (dict "of" $of "key" "podSpec" "values" .values "owned" $owned) -}}
 {{- end }}
@@ -167,8 +167,8 @@ Call with (dict "root" $ "of" "master" "values" .Values.master).
 
 {{/*
 Refuses fields that the chart sets.
-Call with (dict "of" "master" "key" "podSpec" "values" .Values.master "owned" $owned). $owned has the fields
-that the chart sets, with the values that change them, or "" where nothing does.
+Call with (dict "of" "master" "key" "podSpec" "values" $master "owned" $owned). $owned has the fields that the
+chart sets, with the values that change them, or "" where nothing does.
 */}}
 {{- define "horovod.checkFields" -}}
 {{- $of := .of -}}

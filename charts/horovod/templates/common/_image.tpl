@@ -5,7 +5,8 @@ The image and its pull policy. With a digest, the tag is for the reader only: th
 Call with (dict "root" $ "image" $imageOverrides).
 */}}
 {{- define "horovod.image" -}}
-{{- $image := include "horovod.mergedImage" (dict "image" .root.Values.image "own" .image) | fromJson -}}
+{{- $images := dict "image" .root.facts.values.image "own" .image -}}
+{{- $image := include "horovod.mergedImage" $images | fromJson -}}
 {{- $tag := ternary "" .root.Chart.AppVersion (not (empty $image.digest)) -}}
 {{- $reference := $image.repository -}}
 {{- with $image.tag | default $tag -}}{{- $reference = printf "%s:%s" $reference . -}}{{- end -}}

@@ -38,7 +38,7 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 {{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 helm.sh/chart: {{ $chart | trunc 63 | trimSuffix "-" | quote }}
-{{- $own := list .root.Values.labels | include "horovod.layered" | fromJson }}
+{{- $own := list .root.facts.values.labels | include "horovod.layered" | fromJson }}
 {{- with $own }}
 {{ toYaml . }}
 {{- end }}

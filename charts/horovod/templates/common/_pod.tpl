@@ -3,23 +3,23 @@
 {{/* Settings of the pod spec. */}}
 {{- define "horovod.podSettings" -}}
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- with .facts.values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with .facts.values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .facts.schedulerName }}
 schedulerName: {{ . | quote }}
 {{- end }}
 securityContext:
-  {{- list .Values.podSecurityContext | include "horovod.layered" | fromJson | toYaml | nindent 2 }}
+  {{- list .facts.values.podSecurityContext | include "horovod.layered" | fromJson | toYaml | nindent 2 }}
 {{- end }}
 
 {{/*
 Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that
-the chart sets itself. Call with a group or with .Values.master.
+the chart sets itself. Call with a group or with .facts.values.master.
 */}}
 {{- define "horovod.addedPodFields" -}}
 {{- if not (kindIs "invalid" .terminationGracePeriodSeconds) }}
@@ -47,7 +47,7 @@ admits them.
 Call with (dict "root" $ "containers" $list).
 */}}
 {{- define "horovod.addedContainers" -}}
-{{- $context := .root.Values.securityContext -}}
+{{- $context := .root.facts.values.securityContext -}}
 {{- range .containers }}
 {{- $container := deepCopy . }}
 {{- if not (hasKey . "securityContext") }}{{- $_ := set $container "securityContext" $context }}{{- end }}
@@ -127,7 +127,7 @@ The kubelet holds a pod back until the Secrets have them, but not the master tha
   (dict "name" "tmp" "emptyDir" dict)
   (dict "name" "keys" "projected" (dict "defaultMode" 0440 "sources" $sources)) -}}
 {{- if eq .component "worker" -}}
-  {{- $memory := dict "medium" "Memory" "sizeLimit" (toString .root.Values.shm.sizeLimit) -}}
+  {{- $memory := dict "medium" "Memory" "sizeLimit" (toString .root.facts.values.shm.sizeLimit) -}}
   {{- $volumes = append $volumes (dict "name" "shm" "emptyDir" $memory) -}}
 {{- else if $facts.code.version -}}
   {{- $volumes = append $volumes (dict "name" "code" "configMap" (dict "name" $facts.code.configMap)) -}}
@@ -170,7 +170,7 @@ Call with (dict "items" $list "key" "name").
 {{ toYaml $unique }}
 {{- end }}
 
-{{/* Node selector, affinity and tolerations. Call with a map that has these, such as .Values.master. */}}
+{{/* Node selector, affinity and tolerations. Call with a map that has these, such as a worker group. */}}
 {{- define "horovod.scheduling" -}}
 {{- with .nodeSelector }}
 nodeSelector:

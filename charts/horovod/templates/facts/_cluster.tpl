@@ -10,7 +10,7 @@ each rendering would make other keys, so that the first master makes them if it 
   keys.data       the data of the chart's own Secrets: those in the cluster, or new ones where one is missing
 */}}
 {{- define "horovod.prepareKeys" -}}
-{{- $agent := .Values.agent -}}
+{{- $agent := .facts.values.agent -}}
 {{- $fullname := .facts.fullname -}}
 {{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
 {{- $generation := int $agent.generation -}}
@@ -90,7 +90,7 @@ Call with (dict "root" $ "hash" "identity").
   {{- $group := include "horovod.pickHashed" (dict "from" . "keys" $keys.workerGroups) | fromJson -}}
   {{- $groups = append $groups $group -}}
 {{- end -}}
-{{- $ofRun := dict "from" .root.Values "keys" (omit $keys "workerGroups") -}}
+{{- $ofRun := dict "from" .root.facts.values "keys" (omit $keys "workerGroups") -}}
 {{- $hashed := include "horovod.pickHashed" $ofRun | fromJson -}}
 {{- $_ := set $hashed "workerGroups" $groups -}}
 {{- toJson $hashed -}}
@@ -179,7 +179,8 @@ Reads how the run ended: from its Job, or from the record after the Job has been
 {{- $recorded := ternary $record dict (and $isOver (eq (get $record "run") .facts.id)) -}}
 {{- $outcome := get $recorded "state" -}}
 {{- with .facts.job -}}{{- $outcome = include "horovod.jobOutcome" . -}}{{- end -}}
-{{- $isRemoval := include "horovod.removesWorkers" (dict "outcome" $outcome "cleanup" .Values.cleanup) -}}
+{{- $end := dict "outcome" $outcome "cleanup" .facts.values.cleanup -}}
+{{- $isRemoval := include "horovod.removesWorkers" $end -}}
 {{- $_ := set .facts "outcome" $outcome -}}
 {{- $_ := set .facts "recordedEnd" $recorded -}}
 {{- $_ := set .facts "jobIsGone" (and (not .facts.job) (not (empty $recorded))) -}}
@@ -247,7 +248,7 @@ namespace share it.
   nodesWithData   these nodes of all groups
 */}}
 {{- define "horovod.findNodes" -}}
-{{- $staging := .Values.staging -}}
+{{- $staging := .facts.values.staging -}}
 {{- $key := pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 -}}
 {{- $_ := set .facts "stagingKey" $key -}}
 {{- $path := trimSuffix "/" $staging.path -}}

@@ -24,17 +24,17 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
 {{- $workers := 0 -}}
 {{- $spares := 0 -}}
 {{- $fewest := 0 -}}
-{{- range (.Values.workerGroups | default (list (dict "name" "worker"))) -}}
-  {{- $group := deepCopy $.Values.worker -}}
-  {{- $_ := set $group "volumes" $.Values.volumes -}}
-  {{- $_ := set $group "volumeMounts" $.Values.volumeMounts -}}
+{{- range (.facts.values.workerGroups | default (list (dict "name" "worker"))) -}}
+  {{- $group := deepCopy $.facts.values.worker -}}
+  {{- $_ := set $group "volumes" $.facts.values.volumes -}}
+  {{- $_ := set $group "volumeMounts" $.facts.values.volumeMounts -}}
   {{- include "horovod.mergeGroup" (dict "into" $group "from" .) -}}
   {{- include "horovod.addDefaults" (dict "into" $group "defaults" $defaults) -}}
   {{- /* spares: 0 means the same as no spares, so that the hash of the settings leaves out both. */ -}}
   {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
   {{- $effective := pick $group "spares" "terminationGracePeriodSeconds" -}}
   {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
-  {{- $context := deepCopy $.Values.securityContext -}}
+  {{- $context := deepCopy $.facts.values.securityContext -}}
   {{- with $group.capabilities -}}
     {{- $of := $context.capabilities | default dict -}}
     {{- $added := concat ($of.add | default list) . | uniq -}}
@@ -97,9 +97,9 @@ rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}
   {{- end -}}
 {{- end -}}
 {{- $areAlike := eq (len (uniq $sources)) 1 -}}
-{{- $isMpi := eq .Values.launch.mode "mpirun" -}}
+{{- $isMpi := eq .facts.values.launch.mode "mpirun" -}}
 {{- $_ := set .facts "ranksChooseFusion" (and $isMpi (not $hasDevices) $areAlike) -}}
-{{- $horovod := .Values.horovod -}}
+{{- $horovod := .facts.values.horovod -}}
 {{- range $group := .facts.groups -}}
   {{- $variables := dict -}}
   {{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
@@ -138,20 +138,20 @@ The gang: all pods of the run, which start together or not at all.
   schedulerName   the scheduler of the pods; empty for the cluster's default
 */}}
 {{- define "horovod.prepareGang" -}}
-{{- $gang := .Values.gang -}}
+{{- $gang := .facts.values.gang -}}
 {{- $size := add 1 .facts.workers .facts.spares -}}
 {{- $api := ternary "scheduling.volcano.sh/v1beta1" "" (eq $gang "Volcano") -}}
 {{- $spec := dict -}}
 {{- $name := .facts.fullname -}}
 {{- if eq $gang "Volcano" -}}
   {{- $_ := set $spec "minMember" $size -}}
-  {{- with .Values.queueName -}}{{- $_ := set $spec "queue" . -}}{{- end -}}
+  {{- with .facts.values.queueName -}}{{- $_ := set $spec "queue" . -}}{{- end -}}
 {{- else if eq $gang "Kubernetes" -}}
   {{- if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup" -}}
     {{- $api = "scheduling.k8s.io/v1beta1" -}}
   {{- end -}}
   {{- $_ := set $spec "schedulingPolicy" (dict "gang" (dict "minCount" $size)) -}}
-  {{- with .Values.gangTopologyKey -}}
+  {{- with .facts.values.gangTopologyKey -}}
     {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
   {{- end -}}
   {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
@@ -159,7 +159,7 @@ The gang: all pods of the run, which start together or not at all.
   {{- range .facts.groups -}}{{- $goesOn = or $goesOn (gt (int .minimum) 0) -}}{{- end -}}
   {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
 {{- end -}}
-{{- with .Values.priorityClassName -}}{{- $_ := set $spec "priorityClassName" . -}}{{- end -}}
+{{- with .facts.values.priorityClassName -}}{{- $_ := set $spec "priorityClassName" . -}}{{- end -}}
 {{- if eq $gang "Kubernetes" -}}
   {{- /* Kubernetes lets nobody change the specification of a PodGroup: another one is another object. */ -}}
   {{- $name = printf "%s-%s" $name (toJson $spec | sha256sum | trunc 8) -}}
@@ -169,5 +169,5 @@ The gang: all pods of the run, which start together or not at all.
 {{- $_ := set .facts "gangApi" $api -}}
 {{- $_ := set .facts "gangSpec" $spec -}}
 {{- $_ := set .facts "podGroup" $name -}}
-{{- $_ := set .facts "schedulerName" (.Values.schedulerName | default $own) -}}
+{{- $_ := set .facts "schedulerName" (.facts.values.schedulerName | default $own) -}}
 {{- end }}

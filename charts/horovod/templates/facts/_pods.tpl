@@ -18,7 +18,7 @@
   workers of a run that has ended, so that an upgrade adds none, even where it changes the StatefulSet or
   finds none. */ -}}
   {{- $replicas := dig $name "spec" "replicas" 0 $facts.sets | default .maximum -}}
-  {{- if or $.Values.master.suspend $facts.workersAreDone -}}
+  {{- if or $.facts.values.master.suspend $facts.workersAreDone -}}
     {{- $replicas = 0 -}}
   {{- else if $facts.outcome -}}
     {{- $replicas = dig $name "spec" "replicas" 0 $facts.statefulSets -}}
@@ -79,7 +79,7 @@ Call with (dict "root" $ "group" $group "nodes" $list).
     {{- end -}}
     {{- $preferences = append $preferences (dict "weight" 100 "preference" (dict "matchFields" $fields)) -}}
   {{- end -}}
-  {{- if eq .root.Values.staging.nodes "Required" -}}
+  {{- if eq .root.facts.values.staging.nodes "Required" -}}
     {{- $_ := set $own $required (dict "nodeSelectorTerms" $terms) -}}
   {{- else -}}
     {{- $_ := set $own $preferred $preferences -}}
@@ -97,7 +97,7 @@ Call with (dict "root" $ "of" $group).
 */}}
 {{- define "horovod.podMetadata" -}}
 {{- $facts := .root.facts -}}
-{{- $values := .root.Values -}}
+{{- $values := .root.facts.values -}}
 {{- $gang := dict -}}
 {{- if eq $values.gang "Volcano" -}}
   {{- $gang = dict "scheduling.k8s.io/group-name" $facts.podGroup -}}

@@ -47,19 +47,22 @@ variables by which libraries choose a network, and worker/statefulset.yaml the s
 {{- end }}
 
 {{/*
-Completes the values, and reads what several steps need.
-  effective       .Values, with a number in the place of each null that stands for one
+Completes the values, and reads what several steps need. Only this step reads .Values, and nothing changes it.
+  values          .Values, with the default of each key that is missing or null
+  effective       these values, with a number in the place of each null that stands for one
   shared          resources.json: what hvdchart and the pods know of names, limits and devices, too
   hasAccess       whether Helm can read the cluster
   statefulSets    the StatefulSets of the namespace, by name
 */}}
 {{- define "horovod.prepareValues" -}}
+{{- $values := deepCopy .Values -}}
 {{- $defaults := include "horovod.defaults" . | fromJson -}}
-{{- include "horovod.addDefaults" (dict "into" .Values "defaults" $defaults) -}}
-{{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
+{{- include "horovod.addDefaults" (dict "into" $values "defaults" $defaults) -}}
+{{- /* Null stays in .facts.values, from which the hashes of a run are made. */ -}}
+{{- $effective := deepCopy $values -}}
 {{- $numbers := include "horovod.effective" . | fromJson -}}
-{{- $effective := deepCopy .Values -}}
 {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
+{{- $_ := set .facts "values" $values -}}
 {{- $_ := set .facts "effective" $effective -}}
 {{- $_ := set .facts "shared" (.Files.Get "files/hvd_pods/shared/resources.json" | fromJson) -}}
 {{- $_ := set .facts "hasAccess" (lookup "v1" "ServiceAccount" .Release.Namespace "default" | empty | not) -}}
@@ -85,20 +88,21 @@ Completes the values, and reads what several steps need.
 {{- $facts := .facts -}}
 {{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains
 it. */ -}}
-{{- $suffix := .Values.nameOverride -}}
+{{- $suffix := .facts.values.nameOverride -}}
 {{- if and $suffix (contains $suffix .Release.Name) -}}
   {{- $suffix = "" -}}
 {{- else if and (not $suffix) (ne .Chart.Name "horovod") -}}
   {{- $suffix = .Chart.Name -}}
 {{- end -}}
-{{- $fullname := .Values.fullnameOverride | default (list .Release.Name $suffix | compact | join "-") -}}
-{{- $account := ternary (printf "%s-master" $fullname) "" .Values.serviceAccount.create -}}
+{{- $derived := list .Release.Name $suffix | compact | join "-" -}}
+{{- $fullname := .facts.values.fullnameOverride | default $derived -}}
+{{- $account := ternary (printf "%s-master" $fullname) "" .facts.values.serviceAccount.create -}}
 {{- $_ := set $facts "fullname" $fullname -}}
-{{- $_ := set $facts "name" (.Values.nameOverride | default .Chart.Name) -}}
-{{- $_ := set $facts "serviceAccount" (.Values.serviceAccount.name | default $account) -}}
+{{- $_ := set $facts "name" (.facts.values.nameOverride | default .Chart.Name) -}}
+{{- $_ := set $facts "serviceAccount" (.facts.values.serviceAccount.name | default $account) -}}
 {{- $_ := set $facts "record" (printf "%s-run" $fullname) -}}
 {{- /* With Volcano, queueName is a queue of Volcano. */ -}}
-{{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
+{{- $_ := set $facts "kueue" (ternary "" .facts.values.queueName (eq .facts.values.gang "Volcano")) -}}
 {{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
 {{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
 {{- $selectors := dict -}}
@@ -140,17 +144,17 @@ version. */ -}}
 {{- define "horovod.prepareNetwork" -}}
 {{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication;
 but none for the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}
-{{- $hasPolicies := ne (toString .Values.networkPolicy.enabled) "false" -}}
-{{- $_ := set .facts "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
-{{- $_ := set .facts "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
+{{- $hasPolicies := ne (toString .facts.values.networkPolicy.enabled) "false" -}}
+{{- $_ := set .facts "hasPolicy" (and $hasPolicies (not .facts.values.hostNetwork)) -}}
+{{- $_ := set .facts "hasTensorboardPolicy" (and $hasPolicies .facts.values.tensorboard.enabled) -}}
 {{- $labels := dict -}}
 {{- $annotations := dict -}}
-{{- if eq .Values.serviceMesh "Disabled" -}}
+{{- if eq .facts.values.serviceMesh "Disabled" -}}
   {{- $labels = dict "sidecar.istio.io/inject" "false" "istio.io/dataplane-mode" "none" -}}
   {{- $annotations = dict "linkerd.io/inject" "disabled" -}}
-{{- else if eq .Values.serviceMesh "Ambient" -}}
+{{- else if eq .facts.values.serviceMesh "Ambient" -}}
   {{- $labels = dict "sidecar.istio.io/inject" "false" "istio.io/dataplane-mode" "ambient" -}}
-{{- else if eq .Values.serviceMesh "Hold" -}}
+{{- else if eq .facts.values.serviceMesh "Hold" -}}
   {{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject
   one hold the containers back until the proxy has started. */ -}}
   {{- $annotations = dict
@@ -176,8 +180,8 @@ The user's code: files of the release that the master hands to the workers (hvd_
   code.data, code.binaryData  its content
 */}}
 {{- define "horovod.prepareCode" -}}
-{{- $archive := .Values.code.archive -}}
-{{- $text := include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") -}}
+{{- $archive := .facts.values.code.archive -}}
+{{- $text := include "horovod.flattenFiles" (dict "files" .facts.values.code.files "prefix" "") -}}
 {{- $files := fromJson $text -}}
 {{- $size := len $archive -}}
 {{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
@@ -190,7 +194,7 @@ The user's code: files of the release that the master hands to the workers (hvd_
 {{- $_ := set $code "configMap" "" -}}
 {{- $_ := set $code "data" dict -}}
 {{- $_ := set $code "binaryData" dict -}}
-{{- if or .Values.code.files $archive -}}
+{{- if or .facts.values.code.files $archive -}}
   {{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
   {{- $keys := deepCopy $files -}}
   {{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
@@ -241,14 +245,16 @@ Call with (dict "files" $map "prefix" "").
 {{- define "horovod.prepareScript" -}}
 {{- /* A single Python file is the command itself. */ -}}
 {{- $files := keys .facts.code.files -}}
-{{- $command := .Values.master.args -}}
-{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
-{{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
+{{- $command := .facts.values.master.args -}}
+{{- $hasArchive := not (empty .facts.values.code.archive) -}}
+{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not $hasArchive) -}}
+{{- if and $isOneScript (not $command) (ne .facts.values.launch.mode "custom") -}}
   {{- $command = list "python3" (first $files) -}}
 {{- end -}}
-{{- $entry := include "horovod.envEntry" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") | fromJson -}}
+{{- $variable := dict "env" .facts.values.worker.env "name" "OUTPUT_PATH" -}}
+{{- $entry := include "horovod.envEntry" $variable | fromJson -}}
 {{- $output := $entry.value | default "" -}}
 {{- $_ := set .facts "command" $command -}}
-{{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
-{{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
+{{- $_ := set .facts "resultsPath" (.facts.values.results.path | default $output) -}}
+{{- $_ := set .facts "logDir" (.facts.values.tensorboard.logDir | default $output) -}}
 {{- end }}

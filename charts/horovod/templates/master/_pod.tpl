@@ -1,6 +1,6 @@
 {{/* The template of the master's pod. */}}
 {{- define "horovod.masterPod" -}}
-{{- $master := .Values.master -}}
+{{- $master := .facts.values.master -}}
 {{- $metadata := include "horovod.podMetadata" (dict "root" . "of" $master) | fromJson -}}
 metadata:
   labels:
@@ -14,7 +14,7 @@ metadata:
   {{- end }}
 spec:
   restartPolicy: Never
-  {{- if eq .Values.gang "Kubernetes" }}
+  {{- if eq .facts.values.gang "Kubernetes" }}
   schedulingGroup: {podGroupName: {{ .facts.podGroup | quote }}}
   {{- end }}
   {{- with .facts.serviceAccount }}
@@ -46,7 +46,7 @@ spec:
       {{- with include "horovod.addedContainerFields" $master }}
       {{- . | trim | nindent 6 }}
       {{- end }}
-      {{- if .Values.metrics.enabled }}
+      {{- if .facts.values.metrics.enabled }}
       ports:
         - {name: metrics, containerPort: {{ .facts.shared.metricsPort }}}
       {{- end }}
@@ -55,21 +55,21 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext:
-        {{- toYaml .Values.securityContext | nindent 8 }}
+        {{- toYaml .facts.values.securityContext | nindent 8 }}
       volumeMounts:
         {{- $mounts := include "horovod.chartMounts" (dict "root" . "component" "master") | fromJsonArray }}
-        {{- $all := concat $mounts .Values.volumeMounts }}
+        {{- $all := concat $mounts .facts.values.volumeMounts }}
         {{- include "horovod.uniqueItems" (dict "items" $all "key" "mountPath") | nindent 8 }}
   volumes:
     {{- $volumes := include "horovod.chartVolumes" (dict "root" . "component" "master") | fromJsonArray }}
-    {{- $all := concat $volumes .Values.volumes }}
+    {{- $all := concat $volumes .facts.values.volumes }}
     {{- include "horovod.uniqueItems" (dict "items" $all "key" "name") | nindent 4 }}
 {{- end }}
 
 {{/* The variables that the chart sets in the master, as JSON; master.env overrides them. */}}
 {{- define "horovod.masterVariables" -}}
 {{- $keys := .facts.keys -}}
-{{- $metrics := .Values.metrics -}}
+{{- $metrics := .facts.values.metrics -}}
 {{- $ofAddress := dict "fieldRef" (dict "fieldPath" "status.podIP") -}}
 {{- $ofUid := dict "fieldRef" (dict "fieldPath" "metadata.labels['batch.kubernetes.io/controller-uid']") -}}
 {{- $ofJob := dict "fieldRef" (dict "fieldPath" "metadata.labels['batch.kubernetes.io/job-name']") -}}
@@ -91,10 +91,10 @@ spec:
   (hvd_pods/master/mpi.py). */ -}}
   {{- $added = append $added . -}}
 {{- end -}}
-{{- if ne .Values.launch.framework "horovod" -}}
-  {{- $added = append $added (dict "name" "HVD_FRAMEWORK" "value" .Values.launch.framework) -}}
+{{- if ne .facts.values.launch.framework "horovod" -}}
+  {{- $added = append $added (dict "name" "HVD_FRAMEWORK" "value" .facts.values.launch.framework) -}}
 {{- end -}}
-{{- with .Values.serviceMesh -}}
+{{- with .facts.values.serviceMesh -}}
   {{- $added = append $added (dict "name" "HVD_MESH" "value" .) -}}
 {{- end -}}
 {{- if $metrics.enabled -}}

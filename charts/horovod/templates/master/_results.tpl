@@ -3,11 +3,11 @@ The sidecar that stores the results when the master asks for it: hvd_pods/master
 it with the master, and its exit code is not the pod's.
 */}}
 {{- define "horovod.resultsContainer" -}}
-{{- $results := .Values.results -}}
+{{- $results := .facts.values.results -}}
 {{- if $results.command }}
 - name: results
   restartPolicy: Always
-  {{- $image := include "horovod.mergedImage" (dict "image" .Values.master.image "own" $results.image)
+  {{- $image := include "horovod.mergedImage" (dict "image" .facts.values.master.image "own" $results.image)
     | fromJson }}
   {{- include "horovod.image" (dict "root" . "image" $image) | nindent 2 }}
   command:
@@ -20,18 +20,18 @@ it with the master, and its exit code is not the pod's.
       (dict "name" "RESULTS_EXCHANGE" "value" "/horovod/results") }}
     {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env")
       | nindent 4 }}
-  {{- with include "horovod.initResources" .Values.master.resources }}
+  {{- with include "horovod.initResources" .facts.values.master.resources }}
   {{- . | nindent 2 }}
   {{- end }}
   securityContext:
-    {{- toYaml .Values.securityContext | nindent 4 }}
+    {{- toYaml .facts.values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp, subPath: results}
     {{- /* The master and this container exchange files in it. */}}
     - {name: generated, mountPath: /horovod/results, subPath: results}
     {{- /* Kubernetes gives the pod's token to each container that has nothing mounted there. */}}
     - {name: tmp, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, subPath: no-token, readOnly: true}
-    {{- range .Values.volumeMounts }}
+    {{- range .facts.values.volumeMounts }}
     - {{ toYaml . | nindent 6 | trim }}
     {{- end }}
 {{- end }}

@@ -15,7 +15,7 @@ not have the workers' interface, so that only the workers' environment names it.
     "staged" .staged
   ) -}}
 {{- end -}}
-{{- $binding := .Values.launch.binding -}}
+{{- $binding := .facts.values.launch.binding -}}
 {{- $launch := .facts.effective.launch -}}
 {{- $results := .facts.effective.results -}}
 {{- dict
@@ -26,14 +26,14 @@ not have the workers' interface, so that only the workers' environment names it.
   "master_selector" .facts.selectors.master
   "worker_selector" .facts.selectors.worker
   "args" .facts.command
-  "mode" .Values.launch.mode
-  "options" .Values.launch.options
+  "mode" .facts.values.launch.mode
+  "options" .facts.values.launch.options
   "workers_timeout_seconds" (int $launch.workersTimeoutSeconds)
-  "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
-  "agent_port" (int .Values.agent.port)
+  "interface" (ternary "" .facts.values.network.interface .facts.values.hostNetwork)
+  "agent_port" (int .facts.values.agent.port)
   "master_name" .facts.keys.names.master
   "worker_name" .facts.keys.names.worker
-  "cleanup" .Values.cleanup
+  "cleanup" .facts.values.cleanup
   "record" .facts.record
   "has_api_access" (ne .facts.serviceAccount "")
   "shrink_after_seconds" (int $launch.shrinkAfterSeconds)
@@ -42,20 +42,20 @@ not have the workers' interface, so that only the workers' environment names it.
     "cores_per_rank" (int $binding.coresPerRank)
     "ranks_per_socket" (int $binding.ranksPerSocket)
   )
-  "transport" .Values.network.transport
-  "backoff_limit" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
+  "transport" .facts.values.network.transport
+  "backoff_limit" (ternary (int .facts.values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
   "lost_after_seconds" (int $launch.lostAfterSeconds)
-  "is_lost_after_default" (kindIs "invalid" .Values.launch.lostAfterSeconds)
+  "is_lost_after_default" (kindIs "invalid" .facts.values.launch.lostAfterSeconds)
   "code" (dict
     "version" .facts.code.version
     "sha256" .facts.code.sha256
     "config_map" .facts.code.configMap
   )
-  "installs_requirements" (ne .Values.code.requirements "Ignore")
+  "installs_requirements" (ne .facts.values.code.requirements "Ignore")
   "stall_timeout_seconds" (int $launch.stallTimeoutSeconds)
-  "is_stall_timeout_default" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
-  "fail_on_nan" .Values.launch.failOnNaN
-  "allow_idle_workers" .Values.launch.allowIdleWorkers
+  "is_stall_timeout_default" (kindIs "invalid" .facts.values.launch.stallTimeoutSeconds)
+  "fail_on_nan" .facts.values.launch.failOnNaN
+  "allow_idle_workers" .facts.values.launch.allowIdleWorkers
   "grace_seconds" (int .facts.effective.master.terminationGracePeriodSeconds)
   "results_timeout_seconds" (ternary 0 (int $results.timeoutSeconds) (empty $results.command))
   "results_on_failure" $results.onFailure

@@ -8,10 +8,10 @@ Call with (dict "root" $ "group" $group "affinity" $affinity).
 {{- if not (hasKey $group.podSpec "automountServiceAccountToken") -}}
 automountServiceAccountToken: false
 {{- end }}
-{{- if eq $root.Values.gang "Kubernetes" }}
+{{- if eq $root.facts.values.gang "Kubernetes" }}
 schedulingGroup: {podGroupName: {{ $root.facts.podGroup | quote }}}
 {{- end }}
-{{- if $root.Values.hostNetwork }}
+{{- if $root.facts.values.hostNetwork }}
   {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as
   the local host. */}}
 hostNetwork: true
@@ -39,8 +39,8 @@ containers:
       {{- $program := list "-I" "-S" "/horovod/bin/hvd_pods/worker/main.py" }}
       {{- concat $root.facts.programs.command $program | toYaml | nindent 6 }}
     ports:
-      - {name: agent, containerPort: {{ int $root.Values.agent.port }}}
-      {{- if $root.Values.metrics.enabled }}
+      - {name: agent, containerPort: {{ int $root.facts.values.agent.port }}}
+      {{- if $root.facts.values.metrics.enabled }}
       - {name: metrics, containerPort: {{ $root.facts.shared.metricsPort }}}
       {{- end }}
     env:
@@ -80,16 +80,16 @@ Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerVariables" -}}
 {{- $facts := .root.facts -}}
-{{- $launch := .root.Values.launch -}}
-{{- $metrics := .root.Values.metrics -}}
-{{- $network := .root.Values.network -}}
+{{- $launch := .root.facts.values.launch -}}
+{{- $metrics := .root.facts.values.metrics -}}
+{{- $network := .root.facts.values.network -}}
 {{- $ofPod := dict "fieldRef" (dict "fieldPath" "metadata.name") -}}
 {{- $ofRevision := dict "fieldRef" (dict "fieldPath" "metadata.labels['hvdchart/revision']") -}}
 {{- $added := list
   (dict "name" "HVD_SLOTS" "value" (.group.slots | int | toString))
   (dict "name" "HVD_WORKERS" "value" (toString $facts.workers))
   (dict "name" "HVD_POD" "valueFrom" $ofPod)
-  (dict "name" "HVD_AGENT_PORT" "value" (.root.Values.agent.port | int | toString))
+  (dict "name" "HVD_AGENT_PORT" "value" (.root.facts.values.agent.port | int | toString))
   (dict "name" "HVD_MASTER_NAME" "value" $facts.keys.names.master)
   (dict "name" "HVD_REVISION" "valueFrom" $ofRevision) -}}
 {{- /* Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks. */ -}}

@@ -3,7 +3,7 @@ The init container that fills a volume before a worker starts: hvd_pods/worker/s
 Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.stagingContainer" -}}
-{{- $staging := .root.Values.staging -}}
+{{- $staging := .root.facts.values.staging -}}
 {{- if $staging.command }}
 - name: staging
   {{- $image := include "horovod.mergedImage" (dict "image" .group.image "own" $staging.image) | fromJson }}
@@ -25,7 +25,7 @@ Call with (dict "root" $ "group" $group).
   {{- . | nindent 2 }}
   {{- end }}
   securityContext:
-    {{- toYaml .root.Values.securityContext | nindent 4 }}
+    {{- toYaml .root.facts.values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp, subPath: staging}
     {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path)
