@@ -1,22 +1,23 @@
 {{/* Environment variables of containers. */}}
 
-{{/* Those of the pods' user as JSON: its UID may have no entry in the image's /etc/passwd. */}}
+{{/*
+Those of the pods' user: its UID may have no entry in the image's /etc/passwd. The image's home directory is
+not writable, because the root file system is read-only.
+*/}}
 {{- define "horovod.userVariables" -}}
-{{- /* The image's home directory is not writable, because the root file system is read-only. */ -}}
-{{- list
-  (dict "name" "HOME" "value" "/tmp")
-  (dict "name" "USER" "value" "horovod")
-  (dict "name" "LOGNAME" "value" "horovod") | toJson -}}
+- {name: HOME, value: /tmp}
+- {name: USER, value: horovod}
+- {name: LOGNAME, value: horovod}
 {{- end }}
 
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last
 entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME). An
 entry that itself refers to one of these is refused: Kubernetes expands only references to entries before it.
-Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for messages.
+Call with (dict "entries" $list "key" "worker.env of group \"gpu\""); messages name the key.
 */}}
 {{- define "horovod.env" -}}
-{{- $of := .of -}}
+{{- $key := .key -}}
 {{- $entries := .entries -}}
 {{- $places := dict -}}
 {{- range $index, $entry := .entries -}}
@@ -26,7 +27,7 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
   {{- range slice $entries (get $places .name) $index -}}
     {{- if contains (printf "$(%s)" .name) $value -}}
       {{- include "horovod.refuse" (dict
-        "what" (printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value .name)
+        "what" (printf "%s: %s is %q, which refers to %s" $key $entry.name $entry.value .name)
         "why" (printf "%s is given more than once" $entry.name)
         "do" (printf "write the value of %s out" .name)) -}}
     {{- end -}}

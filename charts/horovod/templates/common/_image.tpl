@@ -2,10 +2,10 @@
 
 {{/*
 The image and its pull policy. With a digest, the tag is for the reader only: the kubelet uses the digest.
-Call with (dict "root" $ "image" $imageOverrides).
+Call with (dict "root" $ "image" $overrides).
 */}}
 {{- define "horovod.image" -}}
-{{- $images := dict "image" .root.facts.values.image "own" .image -}}
+{{- $images := dict "image" .root.facts.values.image "overrides" .image -}}
 {{- $image := include "horovod.mergedImage" $images | fromJson -}}
 {{- $tag := ternary "" .root.Chart.AppVersion (not (empty $image.digest)) -}}
 {{- $reference := $image.repository -}}
@@ -18,14 +18,16 @@ imagePullPolicy: {{ $image.pullPolicy | quote }}
 {{/*
 An image with some keys overridden, as JSON. A digest belongs to its repository and tag, so that overriding
 one of these drops it, and a new digest drops the tag.
-Call with (dict "image" $image "own" $overrides).
+Call with (dict "image" $image "overrides" $overrides).
 */}}
 {{- define "horovod.mergedImage" -}}
 {{- $image := deepCopy (.image | default dict) -}}
-{{- $own := .own | default dict -}}
-{{- if or $own.repository $own.tag $own.digest -}}{{- $image = omit $image "digest" -}}{{- end -}}
-{{- if $own.digest -}}{{- $image = omit $image "tag" -}}{{- end -}}
-{{- range $key, $value := $own -}}
+{{- $overrides := .overrides | default dict -}}
+{{- if or $overrides.repository $overrides.tag $overrides.digest -}}
+  {{- $image = omit $image "digest" -}}
+{{- end -}}
+{{- if $overrides.digest -}}{{- $image = omit $image "tag" -}}{{- end -}}
+{{- range $key, $value := $overrides -}}
   {{- with $value -}}{{- $_ := set $image $key . -}}{{- end -}}
 {{- end -}}
 {{ toJson $image }}

@@ -38,8 +38,7 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 {{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 helm.sh/chart: {{ $chart | trunc 63 | trimSuffix "-" | quote }}
-{{- $own := list .root.facts.values.labels | include "horovod.layered" | fromJson }}
-{{- with $own }}
+{{- with list .root.facts.values.labels | include "horovod.layered" | fromJson }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -48,4 +47,17 @@ helm.sh/chart: {{ $chart | trunc 63 | trimSuffix "-" | quote }}
 {{- define "horovod.runLabels" -}}
 hvdchart/run: {{ .facts.id | quote }}
 hvdchart/settings-hash: {{ .facts.settingsHash | quote }}
+{{- end }}
+
+{{/*
+"true" when an object has all of the labels, else empty.
+Call with (dict "object" $object "labels" $labels).
+*/}}
+{{- define "horovod.hasLabels" -}}
+{{- $found := .object.metadata.labels | default dict -}}
+{{- $hasAll := true -}}
+{{- range $key, $value := .labels -}}
+  {{- $hasAll = and $hasAll (eq (get $found $key) $value) -}}
+{{- end -}}
+{{- if $hasAll -}}true{{- end -}}
 {{- end }}

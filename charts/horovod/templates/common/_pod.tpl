@@ -80,59 +80,65 @@ Call with (dict "root" $ "script" "worker/stage.sh" "command" $list).
 {{ concat (list "sh" "-c" $text (base .script)) .command | toYaml }}
 {{- end }}
 
-{{/*
-What the chart mounts in the master or in a worker, as JSON. Call with (dict "root" $ "component" "worker").
-*/}}
+{{/* What the chart mounts in the master or in a worker. Call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.chartMounts" -}}
 {{- $hasCode := .root.facts.code.version -}}
-{{- $mounts := list
-  (dict "name" "archive" "mountPath" "/horovod/archive" "readOnly" true)
-  (dict "name" "programs" "mountPath" "/horovod/bin/hvd_pods")
-  (dict "name" "generated" "mountPath" "/horovod/generated")
-  (dict "name" "keys" "mountPath" "/horovod/keys" "readOnly" true)
-  (dict "name" "tmp" "mountPath" "/tmp") -}}
-{{- if $hasCode -}}
-  {{- /* Pods unpack the code there: it may exceed the volume in memory. */ -}}
-  {{- $mounts = append $mounts (dict "name" "tmp" "mountPath" "/horovod/code" "subPath" "horovod-code") -}}
-{{- end -}}
-{{- if eq .component "worker" -}}
-  {{- $mounts = append $mounts (dict "name" "shm" "mountPath" "/dev/shm") -}}
-{{- else if $hasCode -}}
-  {{- $mounts = append $mounts (dict "name" "code" "mountPath" "/horovod/code-source" "readOnly" true) -}}
-{{- end -}}
-{{- toJson $mounts -}}
+- {name: archive, mountPath: /horovod/archive, readOnly: true}
+- {name: programs, mountPath: /horovod/bin/hvd_pods}
+- {name: generated, mountPath: /horovod/generated}
+- {name: keys, mountPath: /horovod/keys, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- if $hasCode }}
+{{- /* Pods unpack the code there: it may exceed the volume in memory. */}}
+- {name: tmp, mountPath: /horovod/code, subPath: horovod-code}
+{{- end }}
+{{- if eq .component "worker" }}
+- {name: shm, mountPath: /dev/shm}
+{{- else if $hasCode }}
+- {name: code, mountPath: /horovod/code-source, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* Their volumes. Call with (dict "root" $ "component" "worker"). */}}
+{{- define "horovod.chartVolumes" -}}
+{{- $facts := .root.facts -}}
+- {name: archive, configMap: {name: {{ quote $facts.programs.configMap }}}}
+- {name: programs, emptyDir: {medium: Memory, sizeLimit: 8Mi}}
+- {name: generated, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
+- {name: tmp, emptyDir: {}}
+- name: keys
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- include "horovod.keySources" . | nindent 6 }}
+{{- if eq .component "worker" }}
+- {name: shm, emptyDir: {medium: Memory, sizeLimit: {{ quote $facts.values.shm.sizeLimit }}}}
+{{- else if $facts.code.version }}
+- {name: code, configMap: {name: {{ quote $facts.code.configMap }}}}
+{{- end }}
 {{- end }}
 
 {{/*
-Their volumes, as JSON. The volume `keys` has the pod's certificate and key, and the authority of its peers.
-The kubelet holds a pod back until the Secrets have them, but not the master that may make them.
+The sources of the volume `keys`: the pod's certificate and key, and the authority of its peers. The kubelet
+holds a pod back until the Secrets have them, but not the master that may make them.
+Call with (dict "root" $ "component" "worker").
 */}}
-{{- define "horovod.chartVolumes" -}}
-{{- $facts := .root.facts -}}
-{{- $peer := ternary "master" "worker" (eq .component "worker") -}}
-{{- $ofPod := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
-{{- $ofPeer := list (dict "key" "ca.crt" "path" "peer-ca.crt") -}}
-{{- $sources := list -}}
-{{- range $of, $items := dict .component $ofPod $peer $ofPeer -}}
-  {{- $secret := dict "name" (get $facts.keys.secrets $of) "items" $items -}}
-  {{- if and $facts.keys.masterMayMake (eq $.component "master") -}}
-    {{- $_ := set $secret "optional" true -}}
-  {{- end -}}
-  {{- $sources = append $sources (dict "secret" $secret) -}}
-{{- end -}}
-{{- $volumes := list
-  (dict "name" "archive" "configMap" (dict "name" $facts.programs.configMap))
-  (dict "name" "programs" "emptyDir" (dict "medium" "Memory" "sizeLimit" "8Mi"))
-  (dict "name" "generated" "emptyDir" (dict "medium" "Memory" "sizeLimit" "16Mi"))
-  (dict "name" "tmp" "emptyDir" dict)
-  (dict "name" "keys" "projected" (dict "defaultMode" 0440 "sources" $sources)) -}}
-{{- if eq .component "worker" -}}
-  {{- $memory := dict "medium" "Memory" "sizeLimit" (toString .root.facts.values.shm.sizeLimit) -}}
-  {{- $volumes = append $volumes (dict "name" "shm" "emptyDir" $memory) -}}
-{{- else if $facts.code.version -}}
-  {{- $volumes = append $volumes (dict "name" "code" "configMap" (dict "name" $facts.code.configMap)) -}}
-{{- end -}}
-{{- toJson $volumes -}}
+{{- define "horovod.keySources" -}}
+{{- $isOptional := and .root.facts.keys.masterMayMake (eq .component "master") -}}
+{{- range $owner, $secret := .root.facts.keys.secrets }}
+- secret:
+    name: {{ quote $secret }}
+    {{- if $isOptional }}
+    optional: true
+    {{- end }}
+    items:
+      {{- if eq $owner $.component }}
+      - {key: tls.crt, path: tls.crt}
+      - {key: tls.key, path: tls.key}
+      {{- else }}
+      - {key: ca.crt, path: peer-ca.crt}
+      {{- end }}
+{{- end }}
 {{- end }}
 
 {{/*

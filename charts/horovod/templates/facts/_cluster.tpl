@@ -1,64 +1,72 @@
 {{/* What the cluster has of the run: keys, Job, record, StatefulSets, programs and lists of nodes. */}}
 
 {{/*
-The keys with which the master and the agents in the workers know each other. Without access to the cluster,
-each rendering would make other keys, so that the first master makes them if it may.
+The keys with which the master and the agents in the workers know each other. The keys of each
+agent.generation have Secrets and names of their own.
   keys.secrets    the Secret of the master and that of the workers
   keys.names      their names in the certificates
   keys.areOwn     whether the Secrets are the chart's own
   keys.masterMayMake  whether the first master may make the keys
-  keys.data       the data of the chart's own Secrets: those in the cluster, or new ones where one is missing
 */}}
 {{- define "horovod.prepareKeys" -}}
 {{- $agent := .facts.values.agent -}}
 {{- $fullname := .facts.fullname -}}
-{{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
 {{- $generation := int $agent.generation -}}
 {{- $suffix := ternary "" (printf "-%d" $generation) (eq $generation 1) -}}
+{{- $domain := printf "%s.%s.horovod.internal" $fullname .Release.Namespace -}}
+{{- $areOwn := not $agent.masterSecret -}}
 {{- $secrets := dict -}}
 {{- $names := dict -}}
-{{- range $of := list "master" "worker" -}}
-  {{- $own := printf "%s-agent-%s%s" $fullname $of $suffix -}}
-  {{- $_ := set $secrets $of (get $agent (printf "%sSecret" $of) | default $own) -}}
-  {{- $_ := set $names $of
-    (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
+{{- range $component := list "master" "worker" -}}
+  {{- $secret := printf "%s-agent-%s%s" $fullname $component $suffix -}}
+  {{- $_ := set $secrets $component (get $agent (printf "%sSecret" $component) | default $secret) -}}
+  {{- $_ := set $names $component (printf "%s-%d.%s" $component $generation $domain) -}}
 {{- end -}}
-{{- $areOwn := not $agent.masterSecret -}}
-{{- $masterMayMake := and $areOwn (not (empty .facts.serviceAccount)) -}}
-{{- $kept := dict -}}
-{{- $isComplete := true -}}
-{{- $hasEmpty := false -}}
-{{- range $of, $name := ternary $secrets dict $areOwn -}}
-  {{- $secret := lookup "v1" "Secret" $.Release.Namespace $name | default dict -}}
-  {{- $_ := set $kept $of ($secret.data | default dict) -}}
-  {{- $isComplete = and $isComplete $secret.data -}}
-  {{- $hasEmpty = or $hasEmpty (and $secret (not $secret.data)) -}}
-{{- end -}}
-{{- $masterMakes := and $masterMayMake (or $hasEmpty (not .facts.hasAccess)) -}}
 {{- $keys := dict -}}
 {{- $_ := set $keys "secrets" $secrets -}}
 {{- $_ := set $keys "names" $names -}}
 {{- $_ := set $keys "areOwn" $areOwn -}}
-{{- $_ := set $keys "masterMayMake" $masterMayMake -}}
+{{- $_ := set $keys "masterMayMake" (and $areOwn (ne .facts.serviceAccount "")) -}}
+{{- $_ := set .facts "keys" $keys -}}
+{{- end }}
+
+{{/*
+Without access to the cluster, each rendering would make other keys, so that the first master makes them if it
+may.
+  keys.data       the data of the chart's own Secrets: those in the cluster, or new ones where one is missing
+*/}}
+{{- define "horovod.prepareKeyData" -}}
+{{- $keys := .facts.keys -}}
+{{- $kept := dict -}}
+{{- $isComplete := true -}}
+{{- $hasEmpty := false -}}
+{{- range $component, $name := ternary $keys.secrets dict $keys.areOwn -}}
+  {{- $secret := lookup "v1" "Secret" $.Release.Namespace $name | default dict -}}
+  {{- $_ := set $kept $component ($secret.data | default dict) -}}
+  {{- $isComplete = and $isComplete $secret.data -}}
+  {{- $hasEmpty = or $hasEmpty (and $secret (not $secret.data)) -}}
+{{- end -}}
 {{- $_ := set $keys "data" $kept -}}
+{{- $masterMakes := and $keys.masterMayMake (or $hasEmpty (not .facts.hasAccess)) -}}
 {{- if not (or $isComplete $masterMakes) -}}
-  {{- range $of, $name := $names -}}
-    {{- $_ := set $keys.data $of (include "horovod.newKey" (dict "of" $of "name" $name) | fromJson) -}}
+  {{- range $component, $name := $keys.names -}}
+    {{- $key := include "horovod.newKey" (dict "component" $component "name" $name) | fromJson -}}
+    {{- $_ := set $keys.data $component $key -}}
   {{- end -}}
 {{- end -}}
-{{- $_ := set .facts "keys" $keys -}}
 {{- end }}
 
 {{/*
 A new key and its certificate, as the data of a Secret in JSON. One authority signs for masters and another
 one for workers, so that a worker's key is useless for asking. Nothing keeps the authority's key.
-Call with (dict "of" "master" "name" $nameInTheCertificate).
+Call with (dict "component" "master" "name" $nameInTheCertificate).
 */}}
 {{- define "horovod.newKey" -}}
 {{- $days := 3650 -}}
-{{- $authority := genCAWithKey (printf "horovod-%s-authority" .of) $days (genPrivateKey "ecdsa") -}}
+{{- $authority := genCAWithKey (printf "horovod-%s-authority" .component) $days (genPrivateKey "ecdsa") -}}
 {{- $key := genPrivateKey "ecdsa" -}}
-{{- $certificate := genSignedCertWithKey (printf "horovod-%s" .of) list (list .name) $days $authority $key -}}
+{{- $subject := printf "horovod-%s" .component -}}
+{{- $certificate := genSignedCertWithKey $subject list (list .name) $days $authority $key -}}
 {{- dict
   "tls.crt" (b64enc $certificate.Cert)
   "tls.key" (b64enc $certificate.Key)
@@ -90,8 +98,8 @@ Call with (dict "root" $ "hash" "identity").
   {{- $group := include "horovod.pickHashed" (dict "from" . "keys" $keys.workerGroups) | fromJson -}}
   {{- $groups = append $groups $group -}}
 {{- end -}}
-{{- $ofRun := dict "from" .root.facts.values "keys" (omit $keys "workerGroups") -}}
-{{- $hashed := include "horovod.pickHashed" $ofRun | fromJson -}}
+{{- $release := dict "from" .root.facts.values "keys" (omit $keys "workerGroups") -}}
+{{- $hashed := include "horovod.pickHashed" $release | fromJson -}}
 {{- $_ := set $hashed "workerGroups" $groups -}}
 {{- toJson $hashed -}}
 {{- end }}
@@ -104,14 +112,14 @@ Call with (dict "from" $values "keys" $keys).
 */}}
 {{- define "horovod.pickHashed" -}}
 {{- $picked := dict -}}
-{{- range $key, $none := .keys -}}
+{{- range $key, $unhashed := .keys -}}
   {{- $value := index $.from $key -}}
-  {{- if and (kindIs "map" $none) $none -}}
-    {{- $below := dict "from" ($value | default dict) "keys" $none -}}
+  {{- if and (kindIs "map" $unhashed) $unhashed -}}
+    {{- $below := dict "from" ($value | default dict) "keys" $unhashed -}}
     {{- $value = include "horovod.pickHashed" $below | fromJson -}}
-    {{- $none = dict -}}
+    {{- $unhashed = dict -}}
   {{- end -}}
-  {{- if not (or (kindIs "invalid" $value) (eq (toJson $value) (toJson $none))) -}}
+  {{- if not (or (kindIs "invalid" $value) (eq (toJson $value) (toJson $unhashed))) -}}
     {{- $_ := set $picked $key $value -}}
   {{- end -}}
 {{- end -}}
@@ -124,16 +132,15 @@ Finds the Job. Without access to the cluster, what this and the next two steps f
 */}}
 {{- define "horovod.findJob" -}}
 {{- $facts := .facts -}}
-{{- $own := include "horovod.releaseLabels" . | fromYaml -}}
-{{- $_ := set $own "hvdchart/run" .facts.id -}}
+{{- $labels := include "horovod.releaseLabels" . | fromYaml -}}
+{{- $_ := set $labels "hvdchart/run" .facts.id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
   {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $facts.settingsHash -}}
   {{- $isKept := or (eq (include "horovod.jobOutcome" .) "Finished") $hasSettings -}}
-  {{- $isOwn := and (not .metadata.deletionTimestamp)
-    (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
+  {{- $isOfRun := include "horovod.hasLabels" (dict "object" . "labels" $labels) -}}
   {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
-  {{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
+  {{- if and $isOfRun $isKept $isNewest (not .metadata.deletionTimestamp) -}}{{- $job = . -}}{{- end -}}
 {{- end -}}
 {{- $_ := set .facts "job" $job -}}
 {{- end }}
@@ -143,21 +150,6 @@ Finds the Job. Without access to the cluster, what this and the next two steps f
 {{- range (dig "status" "conditions" list .) -}}
   {{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
 {{- end -}}
-{{- end }}
-
-{{/*
-"true" when an object has all of the labels, else empty.
-Call with (dict "of" $object "labels" $labels).
-*/}}
-{{- define "horovod.hasLabels" -}}
-{{- $has := .of.metadata.labels | default dict -}}
-{{- $missing := false -}}
-{{- range $key, $value := .labels -}}
-  {{- if ne (get $has $key) $value -}}
-    {{- $missing = true -}}
-  {{- end -}}
-{{- end -}}
-{{- if not $missing -}}true{{- end -}}
 {{- end }}
 
 {{/*
@@ -206,10 +198,10 @@ Call with (dict "outcome" "Failed" "cleanup" "Always").
 {{- define "horovod.findSets" -}}
 {{- $sets := dict -}}
 {{- if or .facts.job .facts.recordedEnd -}}
-  {{- $own := include "horovod.releaseLabels" . | fromYaml
+  {{- $labels := include "horovod.releaseLabels" . | fromYaml
     | merge (include "horovod.runLabels" . | fromYaml) -}}
   {{- range $name, $set := .facts.statefulSets -}}
-    {{- if include "horovod.hasLabels" (dict "of" $set "labels" $own) -}}
+    {{- if include "horovod.hasLabels" (dict "object" $set "labels" $labels) -}}
       {{- $_ := set $sets $name $set -}}
     {{- end -}}
   {{- end -}}
@@ -238,43 +230,18 @@ Call with (dict "outcome" "Failed" "cleanup" "Always").
 {{- end }}
 
 {{/*
-Finds the nodes that have the data of each group: the keys of a ConfigMap (hvd_pods/cluster/staged.py writes
-it). Its name is a hash of the source and the directory, so that later runs and other releases of the
-namespace share it.
-  stagingKey      a hash of the source of the data
-  groups[].staged  the ConfigMap of the nodes that have the group's data; empty without one
-  groups[].stagedNodes  these nodes
-  nodeLists       these ConfigMaps of all groups
+  groups[].stagedNodes  the nodes that have the group's data
   nodesWithData   these nodes of all groups
 */}}
 {{- define "horovod.findNodes" -}}
-{{- $staging := .facts.values.staging -}}
-{{- $key := pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 -}}
-{{- $_ := set .facts "stagingKey" $key -}}
-{{- $path := trimSuffix "/" $staging.path -}}
-{{- $lists := list -}}
 {{- $nodes := list -}}
 {{- range $group := .facts.groups -}}
-  {{- $staged := "" -}}
-  {{- if and $staging.command (ne $staging.nodes "Any") -}}
-    {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) | fromJson -}}
-    {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
-    {{- range .volumes -}}
-      {{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
-        {{- $directory := printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
-        {{- $staged = printf "%s %s" $directory $key | sha256sum | trunc 10 | printf "horovod-staged-%s" -}}
-      {{- end -}}
-    {{- end -}}
+  {{- $found := dict -}}
+  {{- if .staged -}}
+    {{- $found = lookup "v1" "ConfigMap" $.Release.Namespace .staged | default dict -}}
   {{- end -}}
-  {{- $list := dict -}}
-  {{- if $staged -}}
-    {{- $list = lookup "v1" "ConfigMap" $.Release.Namespace $staged | default dict -}}
-  {{- end -}}
-  {{- $_ := set $group "staged" $staged -}}
-  {{- $lists = append $lists $staged | uniq -}}
-  {{- $_ := set $group "stagedNodes" (keys ($list.data | default dict) | sortAlpha) -}}
-  {{- $nodes = concat $nodes $group.stagedNodes | uniq -}}
+  {{- $_ := set $group "stagedNodes" (keys ($found.data | default dict) | sortAlpha) -}}
+  {{- $nodes = concat $nodes .stagedNodes | uniq -}}
 {{- end -}}
-{{- $_ := set .facts "nodeLists" (without $lists "") -}}
 {{- $_ := set .facts "nodesWithData" $nodes -}}
 {{- end }}

@@ -6,126 +6,205 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
   groups[].volumes  the release's volumes and its own
   groups[].volumeMounts  the same of volumeMounts
   groups[].objectName  the prefix of its names
-  groups[].securityContext  the chart's, with the capabilities that the group adds
   groups[].grace  seconds to end
   groups[].maximum  the most workers that it may have, with spares
-  ranks           the ranks of all groups
-  workers         the workers that the ranks need
-  spares          the workers that wait
-  fewestWorkers   the workers without which the run does not continue
 */}}
 {{- define "horovod.prepareGroups" -}}
-{{- $facts := .facts -}}
+{{- $values := .facts.values -}}
+{{- $numbers := (include "horovod.effective" . | fromJson).worker -}}
 {{- $defaults := (include "horovod.defaults" . | fromJson).worker
   | merge (dict "volumes" list "volumeMounts" list) -}}
-{{- $numbers := (include "horovod.effective" . | fromJson).worker -}}
 {{- $groups := list -}}
-{{- $ranks := 0 -}}
-{{- $workers := 0 -}}
-{{- $spares := 0 -}}
-{{- $fewest := 0 -}}
-{{- range (.facts.values.workerGroups | default (list (dict "name" "worker"))) -}}
-  {{- $group := deepCopy $.facts.values.worker -}}
-  {{- $_ := set $group "volumes" $.facts.values.volumes -}}
-  {{- $_ := set $group "volumeMounts" $.facts.values.volumeMounts -}}
+{{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
+  {{- $group := deepCopy $values.worker -}}
+  {{- $_ := set $group "volumes" $values.volumes -}}
+  {{- $_ := set $group "volumeMounts" $values.volumeMounts -}}
   {{- include "horovod.mergeGroup" (dict "into" $group "from" .) -}}
   {{- include "horovod.addDefaults" (dict "into" $group "defaults" $defaults) -}}
   {{- /* spares: 0 means the same as no spares, so that the hash of the settings leaves out both. */ -}}
   {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
   {{- $effective := pick $group "spares" "terminationGracePeriodSeconds" -}}
   {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
-  {{- $context := deepCopy $.facts.values.securityContext -}}
-  {{- with $group.capabilities -}}
-    {{- $of := $context.capabilities | default dict -}}
-    {{- $added := concat ($of.add | default list) . | uniq -}}
-    {{- $_ := set $context "capabilities" (merge (dict "add" $added) $of) -}}
-  {{- end -}}
-  {{- $_ := set $group "securityContext" $context -}}
-  {{- $_ := set $group "objectName" (printf "%s-%s" $facts.fullname $group.name) -}}
+  {{- $_ := set $group "objectName" (printf "%s-%s" $.facts.fullname $group.name) -}}
   {{- $_ := set $group "grace" (int $effective.terminationGracePeriodSeconds) -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.spares | int) -}}
   {{- $groups = append $groups $group -}}
-  {{- $ranks = add $ranks (mul $group.number $group.slots) -}}
-  {{- $workers = add $workers $group.number -}}
-  {{- $spares = add $spares $effective.spares -}}
-  {{- /* An eviction does not prefer spares, so that a group without a minimum needs all of its pods. */ -}}
-  {{- $fewest = add $fewest ($group.minimum | default $group.maximum) -}}
 {{- end -}}
-{{- $_ := set $facts "groups" $groups -}}
-{{- $_ := set $facts "ranks" $ranks -}}
-{{- $_ := set $facts "workers" $workers -}}
-{{- $_ := set $facts "spares" $spares -}}
-{{- $_ := set $facts "fewestWorkers" $fewest -}}
+{{- $_ := set .facts "groups" $groups -}}
 {{- end }}
 
 {{/*
-Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null,
-{} or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to those that are
-there.
+Merges a group's values into a copy of the worker's, which it changes. A map merges key by key, and null, {}
+or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to those that are there.
 Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 */}}
 {{- define "horovod.mergeGroup" -}}
-{{- $into := .into -}}
-{{- $own := deepCopy .from -}}
-{{- range $list := list "env" "volumes" "volumeMounts" -}}
-  {{- with get $own $list -}}{{- $_ := set $own $list (concat (get $into $list) .) -}}{{- end -}}
+{{- $worker := .into -}}
+{{- $group := deepCopy .from -}}
+{{- range $key := list "env" "volumes" "volumeMounts" -}}
+  {{- with get $group $key -}}{{- $_ := set $group $key (concat (get $worker $key) .) -}}{{- end -}}
 {{- end -}}
-{{- with $own.image -}}
-  {{- $_ := set $into "image"
-    (include "horovod.mergedImage" (dict "image" $into.image "own" .) | fromJson) -}}
+{{- with $group.image -}}
+  {{- $images := dict "image" $worker.image "overrides" . -}}
+  {{- $_ := set $worker "image" (include "horovod.mergedImage" $images | fromJson) -}}
 {{- end -}}
-{{- include "horovod.mergeInto" (dict "into" $into "from" $own) -}}
+{{- include "horovod.mergeInto" (dict "into" $worker "from" $group) -}}
 {{- end }}
 
 {{/*
-How the chart tunes Horovod in the workers.
-  ranksChooseFusion   whether the ranks choose the size of Horovod's fusion buffer
-  groups[].tuning  the values of `horovod` as variables, without those that the group's env sets
+  ranks           the ranks of all groups
+  workers         the workers that the ranks need
+  spares          the workers that wait
+  fewestWorkers   the workers without which the run does not continue
+  mayLoseWorkers  whether a group has spares or a minimum, so that the run continues without a worker
 */}}
-{{- define "horovod.prepareTuning" -}}
+{{- define "horovod.prepareSizes" -}}
+{{- $ranks := 0 -}}
+{{- $workers := 0 -}}
+{{- $maximum := 0 -}}
+{{- $fewest := 0 -}}
+{{- $mayLoseWorkers := false -}}
+{{- range .facts.groups -}}
+  {{- $ranks = add $ranks (mul .number .slots) -}}
+  {{- $workers = add $workers .number -}}
+  {{- $maximum = add $maximum .maximum -}}
+  {{- /* An eviction does not prefer spares, so that a group without a minimum needs all of its pods. */ -}}
+  {{- $fewest = add $fewest (.minimum | default .maximum) -}}
+  {{- $mayLoseWorkers = or $mayLoseWorkers (gt .maximum (int .number)) (gt (int .minimum) 0) -}}
+{{- end -}}
+{{- $_ := set .facts "ranks" $ranks -}}
+{{- $_ := set .facts "workers" $workers -}}
+{{- $_ := set .facts "spares" (sub $maximum $workers) -}}
+{{- $_ := set .facts "fewestWorkers" $fewest -}}
+{{- $_ := set .facts "mayLoseWorkers" $mayLoseWorkers -}}
+{{- end }}
+
+{{/*
+  groups[].securityContext  the chart's, with the capabilities that the group adds
+*/}}
+{{- define "horovod.prepareCapabilities" -}}
+{{- range $group := .facts.groups -}}
+  {{- $context := deepCopy $.facts.values.securityContext -}}
+  {{- if .capabilities -}}
+    {{- $given := $context.capabilities | default dict -}}
+    {{- $added := concat ($given.add | default list) .capabilities | uniq -}}
+    {{- $_ := set $context "capabilities" (merge (dict "add" $added) $given) -}}
+  {{- end -}}
+  {{- $_ := set $group "securityContext" $context -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+  podValues       the values of the pods by the key that the user writes: `master`, and `worker` or
+                  `workerGroups[NAME]`
+*/}}
+{{- define "horovod.preparePodValues" -}}
+{{- $owners := dict "master" .facts.values.master -}}
+{{- range .facts.groups -}}
+  {{- $key := ternary "worker" (printf "workerGroups[%s]" .name) (empty $.facts.values.workerGroups) -}}
+  {{- $_ := set $owners $key . -}}
+{{- end -}}
+{{- $_ := set .facts "podValues" $owners -}}
+{{- end }}
+
+{{/*
+  groups[].tagOutput  the entry of HVD_TAG_OUTPUT in the group's env; {} without one
+  tagOutput       the same of the first group: the groups may not differ in it
+*/}}
+{{- define "horovod.prepareTags" -}}
+{{- range $group := .facts.groups -}}
+  {{- $variable := dict "env" .env "name" "HVD_TAG_OUTPUT" -}}
+  {{- $_ := set $group "tagOutput" (include "horovod.envEntry" $variable | fromJson) -}}
+{{- end -}}
+{{- $_ := set .facts "tagOutput" (first .facts.groups).tagOutput -}}
+{{- end }}
+
+{{/*
+  groups[].gpus   the GPUs of a worker
+  groups[].gpuResource  their resource; of several, the last one; empty without GPUs
+  groups[].hasDevices  whether a worker has devices of any kind, or may have
+*/}}
+{{- define "horovod.prepareDevices" -}}
+{{- $pattern := printf "^(%s)$" .facts.shared.gpus -}}
+{{- range $group := .facts.groups -}}
+  {{- $gpus := 0 -}}
+  {{- $gpuResource := "" -}}
+  {{- $hasDevices := or .podSpec.resourceClaims .podSpec.runtimeClassName -}}
+  {{- range $resource, $count := (.resources).limits -}}
+    {{- /* A limit of 0 is no device. */ -}}
+    {{- if int $count -}}
+      {{- $hasDevices = or $hasDevices (contains "/" $resource) -}}
+      {{- if regexMatch $pattern $resource -}}
+        {{- $gpus = add $gpus (int $count) -}}
+        {{- $gpuResource = $resource -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- $_ := set $group "gpus" (int $gpus) -}}
+  {{- $_ := set $group "gpuResource" $gpuResource -}}
+  {{- $_ := set $group "hasDevices" (not (empty $hasDevices)) -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+  ranksChooseFusion   whether the ranks choose the size of Horovod's fusion buffer
+*/}}
+{{- define "horovod.prepareFusion" -}}
 {{- /* Ranks may choose a size where all of them choose the same one. Known here is what a rank cannot see:
 whether all groups run over MPI and on CPUs, and have the same variables from env, a Secret and the image. A
 rank sees its environment, and decides the size (hvd_pods/rank/fusion.py). */ -}}
 {{- $sources := list -}}
-{{- $hasDevices := false -}}
+{{- $haveDevices := false -}}
 {{- range .facts.groups -}}
-  {{- $own := include "horovod.envEntry" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") | fromJson -}}
-  {{- $sources = append $sources (list (empty $own) .envFrom .image | toJson) -}}
-  {{- $hasDevices = or $hasDevices .podSpec.resourceClaims .podSpec.runtimeClassName -}}
-  {{- range $resource, $count := (.resources).limits -}}
-    {{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
-  {{- end -}}
+  {{- $variable := dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD" -}}
+  {{- $threshold := include "horovod.envEntry" $variable | fromJson -}}
+  {{- $sources = append $sources (list (empty $threshold) .envFrom .image | toJson) -}}
+  {{- $haveDevices = or $haveDevices .hasDevices -}}
 {{- end -}}
 {{- $areAlike := eq (len (uniq $sources)) 1 -}}
 {{- $isMpi := eq .facts.values.launch.mode "mpirun" -}}
-{{- $_ := set .facts "ranksChooseFusion" (and $isMpi (not $hasDevices) $areAlike) -}}
-{{- $horovod := .facts.values.horovod -}}
+{{- $_ := set .facts "ranksChooseFusion" (and $isMpi (not $haveDevices) $areAlike) -}}
+{{- end }}
+
+{{/*
+  groups[].tuning  the values of `horovod` as variables, without those that the group's env sets
+*/}}
+{{- define "horovod.prepareTuning" -}}
 {{- range $group := .facts.groups -}}
-  {{- $variables := dict -}}
-  {{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
-  {{- if $horovod.timeline -}}
-    {{- $_ := set $variables "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
-  {{- end -}}
-  {{- if $horovod.autotune -}}
-    {{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
-    {{- if include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") | fromJson -}}
-      {{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}
+  {{- $tuning := list -}}
+  {{- range include "horovod.tuningVariables" (dict "root" $ "group" .) | fromYamlArray -}}
+    {{- if not (include "horovod.envEntry" (dict "env" $group.env "name" .name) | fromJson) -}}
+      {{- $tuning = append $tuning . -}}
     {{- end -}}
   {{- end -}}
-  {{- /* 0 is a valid threshold: it disables fusion. */ -}}
-  {{- if not (kindIs "invalid" $horovod.fusionThresholdMiB) -}}
-    {{- $bytes := mul $horovod.fusionThresholdMiB 1048576 -}}
-    {{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (toString $bytes) -}}
-  {{- end -}}
-  {{- with $horovod.cycleTimeMs -}}{{- $_ := set $variables "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
-  {{- $added := list -}}
-  {{- range $name, $value := $variables -}}
-    {{- if not (include "horovod.envEntry" (dict "env" $group.env "name" $name) | fromJson) -}}
-      {{- $added = append $added (dict "name" $name "value" $value) -}}
-    {{- end -}}
-  {{- end -}}
-  {{- $_ := set $group "tuning" $added -}}
+  {{- $_ := set $group "tuning" $tuning -}}
 {{- end -}}
+{{- end }}
+
+{{/*
+The values of `horovod` as variables, as YAML. Kubernetes expands $(OUTPUT_PATH), because it comes earlier in
+the list.
+Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.tuningVariables" -}}
+{{- $horovod := .root.facts.values.horovod -}}
+{{- $output := include "horovod.envEntry" (dict "env" .group.env "name" "OUTPUT_PATH") | fromJson -}}
+{{- if $horovod.autotune }}
+- {name: HOROVOD_AUTOTUNE, value: "1"}
+{{- if $output }}
+- {name: HOROVOD_AUTOTUNE_LOG, value: "$(OUTPUT_PATH)/horovod-autotune.csv"}
+{{- end }}
+{{- end }}
+{{- with $horovod.cycleTimeMs }}
+- {name: HOROVOD_CYCLE_TIME, value: {{ quote . }}}
+{{- end }}
+{{- /* 0 is a valid threshold: it disables fusion. */}}
+{{- if not (kindIs "invalid" $horovod.fusionThresholdMiB) }}
+- {name: HOROVOD_FUSION_THRESHOLD, value: {{ mul $horovod.fusionThresholdMiB 1048576 | quote }}}
+{{- end }}
+{{- if $horovod.timeline }}
+- {name: HOROVOD_TIMELINE, value: "$(OUTPUT_PATH)/horovod-timeline.json"}
+{{- end }}
 {{- end }}
 
 {{/*
@@ -138,36 +217,45 @@ The gang: all pods of the run, which start together or not at all.
   schedulerName   the scheduler of the pods; empty for the cluster's default
 */}}
 {{- define "horovod.prepareGang" -}}
-{{- $gang := .facts.values.gang -}}
-{{- $size := add 1 .facts.workers .facts.spares -}}
-{{- $api := ternary "scheduling.volcano.sh/v1beta1" "" (eq $gang "Volcano") -}}
-{{- $spec := dict -}}
-{{- $name := .facts.fullname -}}
+{{- $facts := .facts -}}
+{{- $gang := $facts.values.gang -}}
+{{- $_ := set $facts "gangSize" (add 1 $facts.workers $facts.spares) -}}
+{{- $spec := include "horovod.podGroupSpec" . | fromYaml -}}
+{{- $name := $facts.fullname -}}
+{{- $api := "" -}}
 {{- if eq $gang "Volcano" -}}
-  {{- $_ := set $spec "minMember" $size -}}
-  {{- with .facts.values.queueName -}}{{- $_ := set $spec "queue" . -}}{{- end -}}
-{{- else if eq $gang "Kubernetes" -}}
-  {{- if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup" -}}
-    {{- $api = "scheduling.k8s.io/v1beta1" -}}
-  {{- end -}}
-  {{- $_ := set $spec "schedulingPolicy" (dict "gang" (dict "minCount" $size)) -}}
-  {{- with .facts.values.gangTopologyKey -}}
-    {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
-  {{- end -}}
-  {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
-  {{- $goesOn := gt (int .facts.spares) 0 -}}
-  {{- range .facts.groups -}}{{- $goesOn = or $goesOn (gt (int .minimum) 0) -}}{{- end -}}
-  {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
+  {{- $api = "scheduling.volcano.sh/v1beta1" -}}
+{{- else if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup" -}}
+  {{- $api = "scheduling.k8s.io/v1beta1" -}}
 {{- end -}}
-{{- with .facts.values.priorityClassName -}}{{- $_ := set $spec "priorityClassName" . -}}{{- end -}}
 {{- if eq $gang "Kubernetes" -}}
   {{- /* Kubernetes lets nobody change the specification of a PodGroup: another one is another object. */ -}}
   {{- $name = printf "%s-%s" $name (toJson $spec | sha256sum | trunc 8) -}}
 {{- end -}}
-{{- $own := ternary "volcano" "" (eq $gang "Volcano") -}}
-{{- $_ := set .facts "gangSize" $size -}}
-{{- $_ := set .facts "gangApi" $api -}}
-{{- $_ := set .facts "gangSpec" $spec -}}
-{{- $_ := set .facts "podGroup" $name -}}
-{{- $_ := set .facts "schedulerName" (.facts.values.schedulerName | default $own) -}}
+{{- $ofGang := ternary "volcano" "" (eq $gang "Volcano") -}}
+{{- $_ := set $facts "gangApi" $api -}}
+{{- $_ := set $facts "gangSpec" $spec -}}
+{{- $_ := set $facts "podGroup" $name -}}
+{{- $_ := set $facts "schedulerName" ($facts.values.schedulerName | default $ofGang) -}}
+{{- end }}
+
+{{/* The specification of the PodGroup. */}}
+{{- define "horovod.podGroupSpec" -}}
+{{- $values := .facts.values -}}
+{{- if eq $values.gang "Volcano" }}
+minMember: {{ .facts.gangSize }}
+{{- with $values.queueName }}
+queue: {{ quote . }}
+{{- end }}
+{{- else if eq $values.gang "Kubernetes" }}
+{{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */}}
+schedulingPolicy: {gang: {minCount: {{ .facts.gangSize }}}}
+{{- with $values.gangTopologyKey }}
+schedulingConstraints: {topology: [{key: {{ quote . }}}]}
+{{- end }}
+disruptionMode: {{ ternary "{single: {}}" "{all: {}}" .facts.mayLoseWorkers }}
+{{- end }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ quote . }}
+{{- end }}
 {{- end }}

@@ -2,43 +2,55 @@
 
 {{/*
   groups[].statefulSet  the name of the group's StatefulSet of this run
-  groups[].replicas  its number of workers
-  groups[].labels, groups[].annotations  of its pods
-  groups[].pod    the pod spec
-  groups[].revision  a hash of the pod template
 */}}
-{{- define "horovod.prepareWorkers" -}}
-{{- $facts := .facts -}}
+{{- define "horovod.nameSets" -}}
+{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its
+own. */ -}}
+{{- $suffix := ternary "" (printf "-%s" (trunc 8 .facts.settingsHash)) (empty .facts.kueue) -}}
 {{- range $group := .facts.groups -}}
-  {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of
-  its own. */ -}}
-  {{- $ofRun := printf "%s-%s" .objectName (trunc 8 $facts.settingsHash) -}}
-  {{- $name := ternary .objectName $ofRun (empty $facts.kueue) -}}
+  {{- $_ := set $group "statefulSet" (printf "%s%s" .objectName $suffix) -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+  groups[].replicas  the number of workers of its StatefulSet
+*/}}
+{{- define "horovod.prepareReplicas" -}}
+{{- $facts := .facts -}}
+{{- range $group := $facts.groups -}}
   {{- /* Workers keep the number that they were scaled to; 0 is that of a suspended run. Nobody ends the
   workers of a run that has ended, so that an upgrade adds none, even where it changes the StatefulSet or
   finds none. */ -}}
-  {{- $replicas := dig $name "spec" "replicas" 0 $facts.sets | default .maximum -}}
-  {{- if or $.facts.values.master.suspend $facts.workersAreDone -}}
+  {{- $replicas := dig .statefulSet "spec" "replicas" 0 $facts.sets | default .maximum -}}
+  {{- if or $facts.values.master.suspend $facts.workersAreDone -}}
     {{- $replicas = 0 -}}
   {{- else if $facts.outcome -}}
-    {{- $replicas = dig $name "spec" "replicas" 0 $facts.statefulSets -}}
+    {{- $replicas = dig .statefulSet "spec" "replicas" 0 $facts.statefulSets -}}
   {{- end -}}
-  {{- $metadata := include "horovod.podMetadata" (dict "root" $ "of" $group) | fromJson -}}
-  {{- $placed := include "horovod.workerAffinity" (dict "root" $ "group" $group "nodes" .stagedNodes) -}}
-  {{- $anywhere := include "horovod.workerAffinity" (dict "root" $ "group" $group "nodes" list) -}}
-  {{- $pod := dict "root" $ "group" $group "affinity" (fromJson $placed) -}}
-  {{- $hashed := dict "root" $ "group" $group "affinity" (fromJson $anywhere) -}}
-  {{- /* The revision names the version of the keys, and tells the master which pods are current. The nodes
-  are no part of it: running workers are on such nodes already. A StatefulSet that the upgrade keeps keeps
-  its own. */ -}}
+  {{- $_ := set $group "replicas" (int $replicas) -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+  groups[].labels, groups[].annotations  of its pods
+  groups[].pod    the pod spec
+  groups[].revision  a hash of the pod template. It names the version of the keys, and tells the master which
+                  pods are current. The nodes are no part of it: running workers are on such nodes already
+*/}}
+{{- define "horovod.prepareWorkers" -}}
+{{- range $group := .facts.groups -}}
+  {{- $metadata := include "horovod.podMetadata" (dict "root" $ "values" .) | fromJson -}}
+  {{- $placed := include "horovod.workerAffinity" (dict "root" $ "group" . "nodes" .stagedNodes) -}}
+  {{- $anywhere := include "horovod.workerAffinity" (dict "root" $ "group" . "nodes" list) -}}
+  {{- $pod := dict "root" $ "group" . "affinity" (fromJson $placed) -}}
+  {{- $hashed := dict "root" $ "group" . "affinity" (fromJson $anywhere) -}}
   {{- $content := list $metadata.labels $metadata.annotations | toJson
     | printf "%s %s" (include "horovod.workerPodSpec" $hashed) -}}
   {{- $revision := sha256sum $content | trunc 10 -}}
-  {{- with get $facts.sets $name -}}
+  {{- /* A StatefulSet that the upgrade keeps keeps its own. */ -}}
+  {{- with get $.facts.sets .statefulSet -}}
     {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
   {{- end -}}
-  {{- $_ := set $group "statefulSet" $name -}}
-  {{- $_ := set $group "replicas" (int $replicas) -}}
   {{- $_ := set $group "labels" $metadata.labels -}}
   {{- $_ := set $group "annotations" $metadata.annotations -}}
   {{- $_ := set $group "pod" (include "horovod.workerPodSpec" $pod) -}}
@@ -47,94 +59,164 @@
 {{- end }}
 
 {{/*
-A worker's affinity as JSON: its group's. Where that has no pod anti-affinity, `spread` adds the one that
-places each worker of the release on a node of its own. The nodes that have the staged data are added to the
-node affinity. They are selected by their names, from which the label kubernetes.io/hostname may differ.
+A worker's affinity as JSON: its group's. Where that has no pod anti-affinity, `spread` adds one. The nodes
+that have the staged data are added to the node affinity. They are selected by their names, from which the
+label kubernetes.io/hostname may differ.
 Call with (dict "root" $ "group" $group "nodes" $list).
 */}}
 {{- define "horovod.workerAffinity" -}}
-{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
-{{- $preferred := "preferredDuringSchedulingIgnoredDuringExecution" -}}
 {{- $affinity := deepCopy .group.affinity -}}
 {{- if and (ne .group.spread "None") (not (hasKey $affinity "podAntiAffinity")) -}}
-  {{- $labels := include "horovod.selectorLabels" (dict "root" .root "component" "worker") | fromYaml -}}
-  {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
-  {{- $weighted := dict "weight" 100 "podAffinityTerm" $term -}}
-  {{- $spread := ternary (dict $required (list $term)) (dict $preferred (list $weighted))
-    (eq .group.spread "Required") -}}
-  {{- $_ := set $affinity "podAntiAffinity" $spread -}}
+  {{- $_ := set $affinity "podAntiAffinity" (include "horovod.spreadAffinity" . | fromYaml) -}}
 {{- end -}}
 {{- if .nodes -}}
-  {{- $own := $affinity.nodeAffinity | default dict -}}
-  {{- $terms := list -}}
-  {{- $preferences := get $own $preferred | default list -}}
-  {{- range $node := .nodes -}}
-    {{- /* A field selector takes one name. */ -}}
-    {{- $fields := list (dict "key" "metadata.name" "operator" "In" "values" (list $node)) -}}
-    {{- /* Terms are alternatives, so that each term of the group is repeated with each node. */ -}}
-    {{- range dig $required "nodeSelectorTerms" (list dict) $own -}}
-      {{- $term := deepCopy . -}}
-      {{- $_ := set $term "matchFields" (concat (.matchFields | default list) $fields) -}}
-      {{- $terms = append $terms $term -}}
-    {{- end -}}
-    {{- $preferences = append $preferences (dict "weight" 100 "preference" (dict "matchFields" $fields)) -}}
-  {{- end -}}
+  {{- $given := $affinity.nodeAffinity | default dict -}}
+  {{- $places := dict "given" $given "nodes" .nodes -}}
   {{- if eq .root.facts.values.staging.nodes "Required" -}}
-    {{- $_ := set $own $required (dict "nodeSelectorTerms" $terms) -}}
+    {{- $terms := include "horovod.requiredTerms" $places | fromJsonArray -}}
+    {{- $required := dict "nodeSelectorTerms" $terms -}}
+    {{- $_ := set $given "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
   {{- else -}}
-    {{- $_ := set $own $preferred $preferences -}}
+    {{- $preferences := include "horovod.preferredTerms" $places | fromJsonArray -}}
+    {{- $_ := set $given "preferredDuringSchedulingIgnoredDuringExecution" $preferences -}}
   {{- end -}}
-  {{- $_ := set $affinity "nodeAffinity" $own -}}
+  {{- $_ := set $affinity "nodeAffinity" $given -}}
 {{- end -}}
 {{- toJson $affinity -}}
+{{- end }}
+
+{{/*
+The pod anti-affinity that places each worker of the release on a node of its own.
+Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.spreadAffinity" -}}
+{{- $workers := include "horovod.selectorLabels" (dict "root" .root "component" "worker") -}}
+{{- if eq .group.spread "Required" -}}
+requiredDuringSchedulingIgnoredDuringExecution:
+  - topologyKey: kubernetes.io/hostname
+    labelSelector:
+      matchLabels:
+        {{- $workers | nindent 8 }}
+{{- else -}}
+preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 100
+    podAffinityTerm:
+      topologyKey: kubernetes.io/hostname
+      labelSelector:
+        matchLabels:
+          {{- $workers | nindent 10 }}
+{{- end -}}
+{{- end }}
+
+{{/*
+The node selector terms of a group, restricted to the nodes, as JSON. Terms are alternatives, so that each
+term of the group is repeated with each node.
+Call with (dict "given" $nodeAffinity "nodes" $list).
+*/}}
+{{- define "horovod.requiredTerms" -}}
+{{- $given := .given.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $terms := list -}}
+{{- range .nodes -}}
+  {{- $nodeFields := include "horovod.nodeFields" . | fromYamlArray -}}
+  {{- range dig "nodeSelectorTerms" (list dict) $given -}}
+    {{- $fields := concat (.matchFields | default list) $nodeFields -}}
+    {{- $terms = append $terms (merge (dict "matchFields" $fields) .) -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $terms -}}
+{{- end }}
+
+{{/*
+The preferences of a group and of the nodes, as JSON.
+Call with (dict "given" $nodeAffinity "nodes" $list).
+*/}}
+{{- define "horovod.preferredTerms" -}}
+{{- $terms := .given.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- range .nodes -}}
+  {{- $fields := include "horovod.nodeFields" . | fromYamlArray -}}
+  {{- $terms = append $terms (dict "weight" 100 "preference" (dict "matchFields" $fields)) -}}
+{{- end -}}
+{{- toJson $terms -}}
+{{- end }}
+
+{{/* Selects a node: a field selector takes one name. Call with the name. */}}
+{{- define "horovod.nodeFields" -}}
+- {key: metadata.name, operator: In, values: [{{ quote . }}]}
 {{- end }}
 
 {{/*
 The labels and annotations of the pods of a group or of the master, as JSON: its own, those of the release's
 pods, and those that schedulers, service meshes and queues read. Only the queue's override what the user has
 set.
-Call with (dict "root" $ "of" $group).
+Call with (dict "root" $ "values" $group).
 */}}
 {{- define "horovod.podMetadata" -}}
 {{- $facts := .root.facts -}}
-{{- $values := .root.facts.values -}}
 {{- $gang := dict -}}
-{{- if eq $values.gang "Volcano" -}}
+{{- if eq $facts.values.gang "Volcano" -}}
   {{- $gang = dict "scheduling.k8s.io/group-name" $facts.podGroup -}}
 {{- end -}}
-{{- $queueLabels := dict -}}
-{{- $queueAnnotations := dict -}}
-{{- if $facts.kueue -}}
-  {{- /* Kueue takes the pods for a group of plain pods. It must not take the StatefulSets and the Job for
-  jobs of their own, so that only the pods have the queue's label. Its Workload has the name of the
-  group. */ -}}
-  {{- $queueLabels = dict
-    "kueue.x-k8s.io/queue-name" $facts.kueue
-    "kueue.x-k8s.io/managed" "true"
-    "kueue.x-k8s.io/pod-group-name" (printf "%s-%s" $facts.fullname $facts.settingsHash) -}}
-  {{- $_ := set $queueAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $facts.gangSize) -}}
-  {{- /* Kueue shows the master and each worker group by these names, with their resources. */ -}}
-  {{- $_ := set $queueAnnotations "kueue.x-k8s.io/role-hash" (.of.name | default "master") -}}
-  {{- if .of.name -}}
-    {{- /* Kueue gives the nodes of a topology to the workers of a group in the order of this label, which the
-    StatefulSet sets: workers of consecutive ranks are neighbours. The master's pod has no such label. */ -}}
-    {{- $index := "apps.kubernetes.io/pod-index" -}}
-    {{- $_ := set $queueAnnotations "kueue.x-k8s.io/pod-group-pod-index-label" $index -}}
-  {{- end -}}
-  {{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers
-  never do. */ -}}
-  {{- $_ := set $queueAnnotations "kueue.x-k8s.io/retriable-in-group" "false" -}}
-  {{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under
-  its name. */ -}}
-  {{- $_ := set $queueAnnotations "kueue.x-k8s.io/pod-suspending-parent" "horovod" -}}
-{{- end -}}
-{{- $mesh := $facts.mesh -}}
-{{- $labels := list $mesh.labels $values.podLabels .of.podLabels $queueLabels -}}
-{{- $ofUser := list $values.podAnnotations .of.podAnnotations -}}
-{{- $annotations := concat (list $gang $mesh.annotations) $ofUser (list $queueAnnotations) -}}
+{{- $labels := list
+  $facts.mesh.labels
+  $facts.values.podLabels
+  .values.podLabels
+  (include "horovod.queueLabels" .root | fromYaml) -}}
+{{- $annotations := list
+  $gang
+  $facts.mesh.annotations
+  $facts.values.podAnnotations
+  .values.podAnnotations
+  (include "horovod.queueAnnotations" . | fromYaml) -}}
 {{- dict
   "labels" (include "horovod.layered" $labels | fromJson)
   "annotations" (include "horovod.layered" $annotations | fromJson) | toJson -}}
+{{- end }}
+
+{{/*
+The labels of a pod in a queue. Kueue takes the pods for a group of plain pods. It must not take the
+StatefulSets and the Job for jobs of their own, so that only the pods have the queue's label. Its Workload has
+the name of the group.
+*/}}
+{{- define "horovod.queueLabels" -}}
+{{- if .facts.kueue -}}
+kueue.x-k8s.io/queue-name: {{ quote .facts.kueue }}
+kueue.x-k8s.io/managed: "true"
+kueue.x-k8s.io/pod-group-name: {{ printf "%s-%s" .facts.fullname .facts.settingsHash | quote }}
+{{- end -}}
+{{- end }}
+
+{{/* The annotations of a pod in a queue. Call as horovod.podMetadata. */}}
+{{- define "horovod.queueAnnotations" -}}
+{{- if .root.facts.kueue -}}
+kueue.x-k8s.io/pod-group-total-count: {{ quote .root.facts.gangSize }}
+{{- /* Kueue shows the master and each worker group by these names, with their resources. */}}
+kueue.x-k8s.io/role-hash: {{ .values.name | default "master" | quote }}
+{{- if .values.name }}
+{{- /* Kueue gives the nodes of a topology to the workers of a group in the order of this label, which the
+StatefulSet sets: workers of consecutive ranks are neighbours. The master's pod has no such label. */}}
+kueue.x-k8s.io/pod-group-pod-index-label: apps.kubernetes.io/pod-index
+{{- end }}
+{{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers
+never do. */}}
+kueue.x-k8s.io/retriable-in-group: "false"
+{{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under its
+name. */}}
+kueue.x-k8s.io/pod-suspending-parent: horovod
+{{- end -}}
+{{- end }}
+
+{{/*
+What the master is told of values whose use depends on another one.
+  masterInterface  network.interface; empty with hostNetwork, because only the workers have it then
+  retries         master.backoffLimit for a master without a ServiceAccount; 0 with one, which reads the Job
+  resultsTimeout  results.timeoutSeconds; 0 without results.command
+*/}}
+{{- define "horovod.prepareSettings" -}}
+{{- $values := .facts.values -}}
+{{- $timeout := int .facts.effective.results.timeoutSeconds -}}
+{{- $_ := set .facts "masterInterface" (ternary "" $values.network.interface $values.hostNetwork) -}}
+{{- $_ := set .facts "retries" (ternary (int $values.master.backoffLimit) 0 (eq .facts.serviceAccount "")) -}}
+{{- $_ := set .facts "resultsTimeout" (ternary 0 $timeout (empty $values.results.command)) -}}
 {{- end }}
 
 {{/*
@@ -169,16 +251,19 @@ the settings only. */ -}}
 {{- $unpack := slice $master.command 0 (len $facts.programs.command) -}}
 {{- $program := list "-I" "/horovod/bin/hvd_pods/master/selftest.py" -}}
 {{- $_ := set $master "command" (concat $unpack $program) -}}
-{{- $env := append $master.env (dict "name" "HVD_TESTED_JOB" "value" $facts.jobName) -}}
-{{- if $facts.hasPolicy -}}
-  {{- $env = append $env (dict "name" "HVD_POLICY" "value" "Enabled") -}}
-{{- end -}}
-{{- $_ := set $master "env" $env -}}
+{{- $_ := set $master "env" (concat $master.env (include "horovod.testVariables" . | fromYamlArray)) -}}
 {{- $_ := unset $master "ports" -}}
-{{- $init := list -}}
+{{- $initContainers := list -}}
 {{- range $pod.spec.initContainers -}}
-  {{- if ne .name "results" -}}{{- $init = append $init . -}}{{- end -}}
+  {{- if ne .name "results" -}}{{- $initContainers = append $initContainers . -}}{{- end -}}
 {{- end -}}
-{{- $_ := set $pod.spec "initContainers" $init -}}
+{{- $_ := set $pod.spec "initContainers" $initContainers -}}
 {{- $_ := set $facts "testPod" $pod -}}
+{{- end }}
+
+{{- define "horovod.testVariables" -}}
+- {name: HVD_TESTED_JOB, value: {{ quote .facts.jobName }}}
+{{- if .facts.hasPolicy }}
+- {name: HVD_POLICY, value: Enabled}
+{{- end }}
 {{- end }}

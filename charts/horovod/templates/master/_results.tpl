@@ -7,8 +7,8 @@ it with the master, and its exit code is not the pod's.
 {{- if $results.command }}
 - name: results
   restartPolicy: Always
-  {{- $image := include "horovod.mergedImage" (dict "image" .facts.values.master.image "own" $results.image)
-    | fromJson }}
+  {{- $images := dict "image" .facts.values.master.image "overrides" $results.image }}
+  {{- $image := include "horovod.mergedImage" $images | fromJson }}
   {{- include "horovod.image" (dict "root" . "image" $image) | nindent 2 }}
   command:
     {{- $script := dict "root" . "script" "master/results.sh" "command" $results.command }}
@@ -18,7 +18,7 @@ it with the master, and its exit code is not the pod's.
       (dict "name" "HOME" "value" "/tmp")
       (dict "name" "RESULTS_PATH" "value" .facts.resultsPath)
       (dict "name" "RESULTS_EXCHANGE" "value" "/horovod/results") }}
-    {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env")
+    {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "key" "results.env")
       | nindent 4 }}
   {{- with include "horovod.initResources" .facts.values.master.resources }}
   {{- . | nindent 2 }}

@@ -1,7 +1,4 @@
-{{/*
-The run as JSON, whose keys are the fields of Run in hvd_pods/shared/run.py. With hostNetwork the master does
-not have the workers' interface, so that only the workers' environment names it.
-*/}}
+{{/* The run as JSON, whose keys are the fields of Run in hvd_pods/shared/run.py. */}}
 {{- define "horovod.run" -}}
 {{- $groups := list -}}
 {{- range .facts.groups -}}
@@ -17,7 +14,6 @@ not have the workers' interface, so that only the workers' environment names it.
 {{- end -}}
 {{- $binding := .facts.values.launch.binding -}}
 {{- $launch := .facts.effective.launch -}}
-{{- $results := .facts.effective.results -}}
 {{- dict
   "id" .facts.id
   "settings_hash" .facts.settingsHash
@@ -29,7 +25,7 @@ not have the workers' interface, so that only the workers' environment names it.
   "mode" .facts.values.launch.mode
   "options" .facts.values.launch.options
   "workers_timeout_seconds" (int $launch.workersTimeoutSeconds)
-  "interface" (ternary "" .facts.values.network.interface .facts.values.hostNetwork)
+  "interface" .facts.masterInterface
   "agent_port" (int .facts.values.agent.port)
   "master_name" .facts.keys.names.master
   "worker_name" .facts.keys.names.worker
@@ -43,7 +39,7 @@ not have the workers' interface, so that only the workers' environment names it.
     "ranks_per_socket" (int $binding.ranksPerSocket)
   )
   "transport" .facts.values.network.transport
-  "backoff_limit" (ternary (int .facts.values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
+  "backoff_limit" .facts.retries
   "lost_after_seconds" (int $launch.lostAfterSeconds)
   "is_lost_after_default" (kindIs "invalid" .facts.values.launch.lostAfterSeconds)
   "code" (dict
@@ -57,7 +53,7 @@ not have the workers' interface, so that only the workers' environment names it.
   "fail_on_nan" .facts.values.launch.failOnNaN
   "allow_idle_workers" .facts.values.launch.allowIdleWorkers
   "grace_seconds" (int .facts.effective.master.terminationGracePeriodSeconds)
-  "results_timeout_seconds" (ternary 0 (int $results.timeoutSeconds) (empty $results.command))
-  "results_on_failure" $results.onFailure
+  "results_timeout_seconds" .facts.resultsTimeout
+  "results_on_failure" .facts.values.results.onFailure
   | toJson -}}
 {{- end }}

@@ -6,7 +6,8 @@ Call with (dict "root" $ "group" $group).
 {{- $staging := .root.facts.values.staging -}}
 {{- if $staging.command }}
 - name: staging
-  {{- $image := include "horovod.mergedImage" (dict "image" .group.image "own" $staging.image) | fromJson }}
+  {{- $images := dict "image" .group.image "overrides" $staging.image }}
+  {{- $image := include "horovod.mergedImage" $images | fromJson }}
   {{- include "horovod.image" (dict "root" .root "image" $image) | nindent 2 }}
   command:
     {{- $script := dict "root" .root "script" "worker/stage.sh" "command" $staging.command }}
@@ -15,11 +16,11 @@ Call with (dict "root" $ "group" $group).
     {{- $owner := printf "%s/%s" .root.Release.Namespace .root.facts.fullname }}
     {{- $variables := list
       (dict "name" "HOME" "value" "/tmp")
-      (dict "name" "STAGING_PATH" "value" (trimSuffix "/" $staging.path))
+      (dict "name" "STAGING_PATH" "value" .root.facts.stagingPath)
       (dict "name" "STAGING_KEY" "value" .root.facts.stagingKey)
       (dict "name" "STAGING_OWNER" "value" $owner)
       (dict "name" "STAGING_VERIFY" "value" $staging.verify) }}
-    {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env")
+    {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "key" "staging.env")
       | nindent 4 }}
   {{- with include "horovod.initResources" .group.resources }}
   {{- . | nindent 2 }}
@@ -28,11 +29,10 @@ Call with (dict "root" $ "group" $group).
     {{- toYaml .root.facts.values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp, subPath: staging}
-    {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path)
-      | fromJson }}
+    {{- $stagingMount := .group.stagingMount }}
     {{- range .group.volumeMounts }}
     {{- /* A mount that is read-only for the worker is writable here. */}}
-    {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $holder.mountPath) }}
+    {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $stagingMount.mountPath) }}
     - {{ toYaml $mount | nindent 6 | trim }}
     {{- end }}
 {{- end }}
