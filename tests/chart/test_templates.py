@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from tests.chart.render import CHART
 
 TEMPLATES = CHART / "templates"
 FACTS = TEMPLATES / "facts"
+CHECKS = TEMPLATES / "checks"
 # The first comment describes the file, and the others what the definition below them does.
 COMMENT = re.compile(r"\{\{-? ?/\*(.*?)\*/ ?-?\}\}", re.DOTALL)
 DECLARATION = re.compile(r"^  ([a-z]\S*(?:, [a-z]\S*)*)  +\S", re.MULTILINE)
@@ -94,6 +96,22 @@ def test_each_definition_is_included() -> None:
     defined = DEFINED.findall(text)
     assert len(set(defined)) == len(defined)
     assert set(defined) == set(INCLUDED.findall(text))
+
+
+def test_one_list_has_all_checks_file_by_file() -> None:
+    """First those of values, then those of the cluster. One runs later: it needs the kept run."""
+    checks = {
+        name: file.name
+        for file in CHECKS.iterdir()
+        for name in DEFINED.findall(file.read_text())
+        if name.startswith("horovod.check") and name != "horovod.checks"
+    }
+    del checks["horovod.checkKeptPrograms"]
+    text = (CHECKS / "_checks.tpl").read_text()
+    assert sorted(INCLUDED.findall(text)) == sorted(checks)
+    for part in text.split("{{- if .facts.hasAccess"):
+        files = [file for file, _ in groupby(checks[name] for name in INCLUDED.findall(part))]
+        assert len(files) == len(set(files))
 
 
 def test_refusals_have_one_form() -> None:

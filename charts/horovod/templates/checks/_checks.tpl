@@ -1,19 +1,57 @@
 {{/*
-Refusals of values that contradict each other. The schema says what it can; these are the rest, each with
-both keys and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Two
-others refuse values later: horovod.checkKeptPrograms when the run that the upgrade keeps has been found, and
-horovod.env, because it alone has the chart's variables beside those of the values.
+Refusals of values that contradict each other, and of values that the cluster contradicts. The schema says
+what it can; these are the rest, each with both keys and the remedy. Each file has the checks of one subject.
+horovod.prepare runs them before any pod is rendered: none creates an object. Two others refuse values later:
+horovod.checkKeptPrograms when the run that the upgrade keeps has been found, and horovod.env, because it
+alone has the chart's variables beside those of the values.
 */}}
 {{- define "horovod.checks" -}}
-{{- include "horovod.checkNames" . -}}
-{{- include "horovod.checkGroups" . -}}
-{{- include "horovod.checkPods" . -}}
-{{- include "horovod.checkLaunch" . -}}
-{{- include "horovod.checkNetwork" . -}}
-{{- include "horovod.checkMonitoring" . -}}
-{{- include "horovod.checkFiles" . -}}
+{{- include "horovod.checkObjectNames" . -}}
+{{- include "horovod.checkGroupNames" . -}}
+{{- include "horovod.checkReservedVariables" . -}}
+{{- include "horovod.checkReservedVolumes" . -}}
+{{- include "horovod.checkReservedPaths" . -}}
+{{- include "horovod.checkReservedLabels" . -}}
+{{- include "horovod.checkSelectorLabels" . -}}
+{{- include "horovod.checkContainerNames" . -}}
+{{- include "horovod.checkPodFields" . -}}
+{{- include "horovod.checkRunSize" . -}}
+{{- include "horovod.checkMinimum" . -}}
+{{- include "horovod.checkNamedWorkers" . -}}
+{{- include "horovod.checkSlots" . -}}
+{{- include "horovod.checkDevicePlugin" . -}}
+{{- include "horovod.checkImages" . -}}
+{{- include "horovod.checkCapabilities" . -}}
+{{- include "horovod.checkRootUser" . -}}
+{{- include "horovod.checkSpread" . -}}
 {{- include "horovod.checkGang" . -}}
-{{- include "horovod.checkCluster" . -}}
+{{- include "horovod.checkCustomMode" . -}}
+{{- include "horovod.checkCustomSettings" . -}}
+{{- include "horovod.checkDirectMode" . -}}
+{{- include "horovod.checkProgram" . -}}
+{{- include "horovod.checkBinding" . -}}
+{{- include "horovod.checkTags" . -}}
+{{- include "horovod.checkEnd" . -}}
+{{- include "horovod.checkHostNetwork" . -}}
+{{- include "horovod.checkNodePort" . -}}
+{{- include "horovod.checkKeySecrets" . -}}
+{{- include "horovod.checkTimeline" . -}}
+{{- include "horovod.checkTensorboard" . -}}
+{{- include "horovod.checkTensorboardClients" . -}}
+{{- include "horovod.checkMetrics" . -}}
+{{- include "horovod.checkPrograms" . -}}
+{{- include "horovod.checkCode" . -}}
+{{- include "horovod.checkStaging" . -}}
+{{- include "horovod.checkStagingMounts" . -}}
+{{- include "horovod.checkResults" . -}}
+{{- include "horovod.checkResultsMount" . -}}
+{{- if .facts.hasAccess -}}
+  {{- include "horovod.checkKeysExist" . -}}
+  {{- include "horovod.checkPortInUse" . -}}
+  {{- include "horovod.checkSelectors" . -}}
+  {{- include "horovod.checkClaimsExist" . -}}
+  {{- include "horovod.checkAccountsExist" . -}}
+{{- end -}}
 {{- end }}
 
 {{/*

@@ -1,55 +1,58 @@
-{{/* Refusals of how the run is launched and how it ends. */}}
-{{- define "horovod.checkLaunch" -}}
-{{- include "horovod.checkCommandLine" . -}}
-{{- include "horovod.checkDirectMode" . -}}
-{{- include "horovod.checkProgram" . -}}
-{{- include "horovod.checkBinding" . -}}
-{{- include "horovod.checkEndOfRun" . -}}
-{{- end }}
+{{/* Refusals of how the run is launched. */}}
 
-{{/* Who writes the launcher's command line: the user in mode custom, else the chart. */}}
-{{- define "horovod.checkCommandLine" -}}
+{{/* In mode custom, the user writes the launcher's command line, else the chart does. */}}
+{{- define "horovod.checkCustomMode" -}}
 {{- $launch := .facts.values.launch -}}
-{{- $mode := $launch.mode -}}
-{{- $hasLaunch := has "$(LAUNCH)" .facts.values.master.args -}}
-{{- if eq $mode "custom" -}}
-  {{- if not .facts.values.master.args -}}
-    {{- include "horovod.refuse" (dict
-      "what" "launch.mode is custom but master.args is empty"
-      "do" "give the complete command line there") -}}
-  {{- end -}}
-  {{- if and (not $hasLaunch) (or $launch.options (ne $launch.binding.to "none")) -}}
-    {{- include "horovod.refuse" (dict
-      "what" "launch.mode is custom, but launch.options or launch.binding is given"
-      "why" "master.args has no argument $(LAUNCH) to use them"
-      "do" "write them into master.args") -}}
-  {{- end -}}
-{{- else if $hasLaunch -}}
+{{- $args := .facts.values.master.args -}}
+{{- $isCustom := eq $launch.mode "custom" -}}
+{{- if and $isCustom (not $args) -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "master.args has $(LAUNCH) but launch.mode is %s" $mode)
+    "what" "launch.mode is custom but master.args is empty"
+    "do" "give the complete command line there") -}}
+{{- end -}}
+{{- if and (not $isCustom) (has "$(LAUNCH)" $args) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "master.args has $(LAUNCH) but launch.mode is %s" $launch.mode)
     "why" "only mode custom replaces it"
     "do" "remove it, or set launch.mode to custom") -}}
-{{- else if $launch.allowIdleWorkers -}}
+{{- end -}}
+{{- end }}
+
+{{/* Settings that the launcher of a mode does not use. */}}
+{{- define "horovod.checkCustomSettings" -}}
+{{- $launch := .facts.values.launch -}}
+{{- $isCustom := eq $launch.mode "custom" -}}
+{{- $isGiven := or $launch.options (ne $launch.binding.to "none") -}}
+{{- if and $isCustom $isGiven (not (has "$(LAUNCH)" .facts.values.master.args)) -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "launch.allowIdleWorkers is true but launch.mode is %s" $mode)
+    "what" "launch.mode is custom, but launch.options or launch.binding is given"
+    "why" "master.args has no argument $(LAUNCH) to use them"
+    "do" "write them into master.args") -}}
+{{- end -}}
+{{- if and (not $isCustom) $launch.allowIdleWorkers -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "launch.allowIdleWorkers is true but launch.mode is %s" $launch.mode)
     "why" "its launcher uses the workers"
     "do" "remove it, or set launch.mode to custom") -}}
 {{- end -}}
 {{- end }}
 
-{{/* Settings that the master itself, as the launcher, cannot use. */}}
+{{/*
+Settings that the master itself, as the launcher, cannot use. The master judges the options of other
+launchers: they depend on the MPI of its image (docs/adr/0028).
+*/}}
 {{- define "horovod.checkDirectMode" -}}
-{{- if and (eq .facts.values.launch.mode "direct") (eq .facts.values.launch.framework "mpi") -}}
+{{- $launch := .facts.values.launch -}}
+{{- $isDirect := eq $launch.mode "direct" -}}
+{{- if and $isDirect (eq $launch.framework "mpi") -}}
   {{- include "horovod.refuse" (dict
     "what" "launch.framework is mpi but launch.mode is direct"
     "why" "each rank of an MPI program would find itself alone"
     "do" "set launch.mode to mpirun") -}}
 {{- end -}}
-{{- /* The master judges the options of a launcher: they depend on the MPI of its image
-(docs/adr/0028). */ -}}
-{{- if and (eq .facts.values.launch.mode "direct") .facts.values.launch.options -}}
+{{- if and $isDirect $launch.options -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "launch.options has %q, but launch.mode is direct" (first .facts.values.launch.options))
+    "what" (printf "launch.options has %q, but launch.mode is direct" (first $launch.options))
     "why" "that mode takes none"
     "do" "remove it") -}}
 {{- end -}}
@@ -58,9 +61,8 @@
 {{/* A launcher that another launcher would start. */}}
 {{- define "horovod.checkProgram" -}}
 {{- $mode := .facts.values.launch.mode -}}
-{{- $programs := (.Files.Get "files/hvd_pods/shared/launcher_options.json" | fromJson).programs -}}
 {{- $program := first .facts.values.master.args | default "" | base -}}
-{{- if and (ne $mode "custom") (has $program $programs) -}}
+{{- if and (ne $mode "custom") (has $program .facts.launchers.programs) -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "master.args begins with %s but launch.mode is %s" $program $mode)
     "why" "that program starts ranks itself"
@@ -91,19 +93,18 @@
 {{- end -}}
 {{- end }}
 
-{{/* The end of the run: who scales the workers, and whether the Job is removed before. */}}
-{{- define "horovod.checkEndOfRun" -}}
-{{- $ttl := .facts.values.master.ttlSecondsAfterFinished -}}
-{{- $cleanup := .facts.values.cleanup -}}
-{{- if and (not (kindIs "invalid" $ttl)) (ne $cleanup "Always") -}}
-  {{- include "horovod.refuse" (dict
-    "what" (printf "master.ttlSecondsAfterFinished is set but cleanup is %s" $cleanup)
-    "why" "the workers of a failed run would remain after the Job is removed"
-    "do" "set cleanup to Always") -}}
-{{- end -}}
-{{- if and (eq $cleanup "Always") (not .facts.serviceAccount) -}}
-  {{- include "horovod.refuse" (dict
-    "what" "cleanup is Always but serviceAccount.create is false and serviceAccount.name is empty"
-    "why" "without a ServiceAccount, the master could not scale the workers") -}}
+{{/* The master starts one mpirun for all groups, which names the rank of each line or of no line. */}}
+{{- define "horovod.checkTags" -}}
+{{- $first := first .facts.groups -}}
+{{- $tags := ternary "not set" (toJson $first.tagOutput) (empty $first.tagOutput) -}}
+{{- range rest .facts.groups -}}
+  {{- $others := ternary "not set" (toJson .tagOutput) (empty .tagOutput) -}}
+  {{- if ne $others $tags -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q"
+        $tags $first.name $others .name)
+      "why" "either all lines of a run name their rank or none"
+      "do" "set it in worker.env only") -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

@@ -1,4 +1,16 @@
-{{/* Refusals of the gang. */}}
+{{/* Refusals about the nodes of the workers, and about the gang. */}}
+
+{{/* Two rules for how workers spread over nodes. */}}
+{{- define "horovod.checkSpread" -}}
+{{- range .facts.groups -}}
+  {{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: spread is Required but affinity.podAntiAffinity is given too" .name)
+      "do" "use only one of them (spread: None leaves it to affinity)") -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "horovod.checkGang" -}}
 {{- $gang := .facts.values.gang -}}
 {{- if and $gang (not .facts.gangApi) -}}

@@ -1,0 +1,71 @@
+{{/* Refusals of the number of workers, of those that the run may do without, and of their GPUs. */}}
+
+{{/* The Role names every pod that the master may replace, so that the number of workers has a limit. */}}
+{{- define "horovod.checkRunSize" -}}
+{{- $most := .facts.shared.workers | int -}}
+{{- $workers := add .facts.workers .facts.spares | int -}}
+{{- if gt $workers $most -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "number and spares of worker and workerGroups make up to %d workers" $workers)
+    "why" (printf "the chart supports at most %d" $most)
+    "do" "lower one of them") -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkMinimum" -}}
+{{- range .facts.groups -}}
+  {{- if gt (int .minimum) (int .number) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: minimum is %d but number is %d" .name (int .minimum) (int .number))
+      "do" "give at most the number of workers") -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* A command line that names workers needs each of them: no spare can replace it. */}}
+{{- define "horovod.checkNamedWorkers" -}}
+{{- range $group := .facts.groups -}}
+  {{- $worker := printf "\\b%s-[0-9]+" .objectName -}}
+  {{- range $key := list "spares" "minimum" -}}
+    {{- $number := get $group $key | int -}}
+    {{- range ternary $.facts.values.master.args list (gt $number 0) -}}
+      {{- with regexFind $worker . -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf "group %q: %s is %d but master.args names the worker %q"
+            $group.name $key $number .)
+          "why" "the run may do without this worker"
+          "do" "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)") -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkSlots" -}}
+{{- range .facts.groups -}}
+  {{- if and .gpus (ne .gpus (int .slots)) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: slots is %d but resources.limits[%q] is %d"
+        .name (int .slots) .gpuResource .gpus)
+      "why" "Horovod runs one rank per GPU"
+      "do" "make them equal") -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The variable with which a device plugin gives a worker its GPUs. */}}
+{{- define "horovod.checkDevicePlugin" -}}
+{{- $plugin := .facts.shared.devicePlugin -}}
+{{- range $group := .facts.groups -}}
+  {{- $hasPlugin := regexMatch (printf "^(%s)$" $plugin.resources) .gpuResource -}}
+  {{- range ternary .env list $hasPlugin -}}
+    {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "group %q: env has %s but resources.limits[%q] is %d"
+          $group.name .name $group.gpuResource $group.gpus)
+        "why" "the device plugin sets it to the GPUs that a worker gets"
+        "do" "remove it") -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
