@@ -140,3 +140,21 @@ def refuse(place: Namespace, values: Values) -> str:
     of_release = ("--selector", "app.kubernetes.io/instance=hvd")
     assert place.get("statefulsets,jobs", *of_release)["items"] == []
     return done.stderr
+
+
+def on_nodes(port: int, *, release: str, name: str = "horovod") -> Manifest:
+    """A StatefulSet of a dependency of a release, whose pods have a port of their nodes."""
+    labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": release}
+    container = {"name": "worker", "image": "a", "ports": [{"containerPort": port}]}
+    # No node has the label: the pod waits.
+    pod = {"hostNetwork": True, "nodeSelector": {"not": "there"}, "containers": [container]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": f"{release}-worker", "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
 from hvdchart.chart_files import read_data
 from hvdchart.spec.overlays import merge
-from tests.chart.render import Values, helm_template, refusal, render
+from tests.chart.releases import on_nodes
+from tests.chart.render import CHART, Manifest, Values, helm_template, refusal, render
 
 # The message of horovod.refuse: what is refused may begin with the group that it is about.
 MESSAGE = re.compile(
@@ -537,3 +540,44 @@ def test_code_that_does_not_fit_is_refused() -> None:
     most = int(read_data("resources.json")["codeCharacters"])
     files = {"train.py": "x" * (most + 1)}
     assert f"use at most {most}" in refusal({"code": {"files": files}})
+
+
+# What the check of a port sees of a cluster, which `helm template` does not reach.
+CHECK_OF_PORT = """\
+{{- $_ := set . "facts" .Values.facts -}}
+{{- include "horovod.checkPortInUse" . -}}
+"""
+
+
+@pytest.fixture(scope="module")
+def check_of_port(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chart of nothing but the check."""
+    chart = tmp_path_factory.mktemp("port")
+    templates = chart / "templates"
+    templates.mkdir()
+    for name in ("checks/_checks.tpl", "checks/_network.tpl", "common/_names.tpl"):
+        shutil.copy(CHART / "templates" / name, templates)
+    (templates / "check.yaml").write_text(CHECK_OF_PORT)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: port\nversion: 1.0.0\n")
+    return chart
+
+
+@pytest.mark.parametrize(
+    ("found", "is_refused"),
+    [
+        (on_nodes(2222, release="hvd"), False),
+        (on_nodes(2222, release="other"), True),
+        (on_nodes(2223, release="other"), False),
+        (on_nodes(2222, release="hvd", name="second"), True),
+    ],
+    ids=["its own", "another release", "another port", "another dependency of the release"],
+)
+def test_port_that_other_workers_have_of_the_nodes_is_refused(
+    check_of_port: Path, found: Manifest, *, is_refused: bool
+) -> None:
+    name = found["metadata"]["name"]
+    values = {"hostNetwork": True, "agent": {"port": 2222}}
+    facts = {"name": "horovod", "values": values, "statefulSets": {name: found}}
+    done = helm_template({"facts": facts}, chart=check_of_port)
+    assert (done.returncode != 0) is is_refused
+    assert (f'"{name}"' in done.stderr) is is_refused

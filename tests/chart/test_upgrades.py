@@ -18,6 +18,7 @@ from tests.chart.releases import (
     Keys,
     Seen,
     end,
+    on_nodes,
     read_keys,
     refuse,
     roll_back,
@@ -346,26 +347,8 @@ def test_named_account_has_the_rights_of_the_master_from_the_chart_if_that_grant
     assert place.call(*asked).stdout.strip() == answer
 
 
-def on_nodes(name: str, port: int) -> Manifest:
-    """A StatefulSet of another release, whose pods have a port of their nodes."""
-    labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": name}
-    container = {"name": "worker", "image": "a", "ports": [{"containerPort": port}]}
-    # No node has the label: the pod waits.
-    pod = {"hostNetwork": True, "nodeSelector": {"not": "there"}, "containers": [container]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": f"{name}-worker", "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
-
-
 def test_port_that_another_release_has_of_the_nodes_is_refused(place: Namespace) -> None:
-    place.kubectl("apply", "--filename", "-", input=json.dumps(on_nodes("other", 2222)))
+    place.kubectl("apply", "--filename", "-", input=json.dumps(on_nodes(2222, release="other")))
     message = refuse(place, {"hostNetwork": True})
     assert "agent.port is 2222" in message
     assert '"other-worker"' in message

@@ -30,12 +30,16 @@
 {{- end -}}
 {{- end }}
 
-{{/* On their nodes' network, the workers of two releases need two ports. */}}
+{{/*
+On their nodes' network, the workers of two releases need two ports. So do those of two dependencies of one
+release, whose labels have two names.
+*/}}
 {{- define "horovod.checkPortInUse" -}}
 {{- $port := int .facts.values.agent.port -}}
+{{- $labels := include "horovod.releaseLabels" . | fromYaml -}}
 {{- range $set := ternary .facts.statefulSets dict .facts.values.hostNetwork -}}
   {{- $pod := .spec.template.spec -}}
-  {{- $isOwn := eq (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name -}}
+  {{- $isOwn := include "horovod.hasLabels" (dict "object" . "labels" $labels) -}}
   {{- $usesNodes := and $pod.hostNetwork .spec.replicas (not $isOwn) -}}
   {{- range ternary list $pod.containers (empty $usesNodes) -}}
     {{- range .ports -}}
