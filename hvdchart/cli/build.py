@@ -1,6 +1,5 @@
 """The command `build`, and the image that `deploy` builds first."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,13 +28,6 @@ def build(
     engine: Engine = None,
     push: Annotated[bool, typer.Option("--push", help="Push the image to its registry.")] = False,
     load_with: LoadWith = "",
-    archive: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", help="Write the image to an archive.")
-    ] = None,
-    spec: Annotated[
-        Path | None,
-        typer.Option(metavar="SPEC", help="Write the image's name into this spec; keep comments."),
-    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Build again at each change, until interrupted.")
     ] = False,
@@ -45,16 +37,15 @@ def build(
     An image that exists already is not built again.
 
     Examples:
-      hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
+      hvdchart build . --image registry.example/team/resnet --push
       hvdchart build . --image resnet --load-with "kind load docker-image" --watch
 
     Exit codes: 0 built; 5 there is no Dockerfile; 9 no engine works, or it failed; 130
     interrupted.
     """
     from hvdchart.image import build_image as building
-    from hvdchart.image.deliver import Target, deliver, save
+    from hvdchart.image.deliver import Target, deliver
     from hvdchart.image.engines import choose_engine
-    from hvdchart.project.edit import set_values
 
     source = building.Source(folder.absolute(), image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), push)
@@ -63,11 +54,6 @@ def build(
     def once() -> None:
         reference = building.build(source, used, say)
         deliver(reference, target, used, say)
-        if archive is not None:
-            save(reference, used, archive)
-        if spec is not None:
-            repository, _, tag = reference.rpartition(":")
-            set_values(spec, {"image.repository": repository, "image.tag": tag})
         show(reference)
 
     if not watch:
@@ -75,9 +61,7 @@ def build(
         return
     from hvdchart.code.changes import versions
 
-    # What the command itself writes is no change.
-    written = [file for file in (archive, spec) if file is not None]
-    for version in versions(source.folder, partial(source.digest, written)):
+    for version in versions(source.folder, source.digest):
         try:
             if isinstance(version, FileError):
                 raise version

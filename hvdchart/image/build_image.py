@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,14 +34,10 @@ class Source:
         """Return the image's name; its tag is a hash of the folder's content. Raises FileError."""
         return f"{self.repository}:{self.digest()[:_TAG_CHARACTERS]}"
 
-    def digest(self, without: Iterable[Path] = ()) -> str:
-        """Return a hash of the folder's content without some of its files. Raises FileError."""
-        left_out = {file.resolve() for file in without}
-        root = self.folder.resolve()
+    def digest(self) -> str:
+        """Return a hash of the folder's content. Raises FileError."""
         digest = hashlib.sha256()
         for name in context_files(self.folder, self.dockerfile):
-            if root / name in left_out:
-                continue
             file = self.folder / name
             try:
                 status = file.lstat()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from hvdchart.errors import ImageError
 from hvdchart.image.build_image import Source, build
@@ -88,18 +86,3 @@ def load_with(reference: str, loader: Sequence[str], report: Report) -> None:
             f"cannot load {reference}: `{' '.join(loader)}` ended with exit code {code}: "
             f"{'; '.join(lines)}"
         )
-
-
-def save(reference: str, engine: str, file: Path) -> None:
-    """Write an image to an archive that containerd, Docker and kind read.
-
-    Raises ImageError when the engine fails.
-    """
-    if engine == "docker":
-        command = [engine, "save", "-o", str(file), reference]
-    else:
-        # Their `save` would write the name localhost/..., which no pod requests.
-        command = [engine, "push", reference, f"docker-archive:{file}:{reference}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ImageError(f"cannot save {reference}: {' '.join(done.stderr.split())}")

@@ -1,4 +1,4 @@
-"""A project of the user's own: new ones from templates, and changes of a spec's file."""
+"""A project of the user's own, and new ones from templates."""
 
 # The spec in the folder of a project.
 SPEC_NAME = "run.spec.yaml"

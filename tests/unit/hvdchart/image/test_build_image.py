@@ -9,17 +9,9 @@ import pytest
 
 from hvdchart.image import build_image as building
 from hvdchart.image.build_image import Source, context_files
-from hvdchart.image.deliver import push, save
+from hvdchart.image.deliver import push
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
-
-SPEC = """\
-apiVersion: hvdchart/v1
-name: r   # mine
-nodes: [{name: a, count: 1, gpus: 1}]
-image: {repository: old, tag: old}
-train: {command: [a]}
-"""
 
 
 def commands(stub: StubProgram) -> list[list[str]]:
@@ -58,18 +50,6 @@ def test_an_image_is_built_and_pushed_with_the_tag_of_its_content(
     ]
 
 
-@pytest.mark.slow
-def test_an_image_is_named_in_the_spec(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    spec = folder.parent / "run.spec.yaml"
-    spec.write_text(SPEC)
-    assert hvdchart("build", folder, "--image", NAME, "--push", "--spec", spec).code == 0
-    tag = Source(folder, NAME).reference().rpartition(":")[2]
-    assert spec.read_text().splitlines()[1] == "name: r   # mine"
-    assert f"repository: {NAME}, tag: {tag}" in spec.read_text().replace('"', "")
-
-
 def test_an_image_is_built_once_for_each_content(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
@@ -98,17 +78,6 @@ def test_the_tag_is_that_of_the_content_and_the_modes_of_the_files(folder: Path)
         (folder / "train.py").chmod(mode)
         tags.add(tag(folder))
     assert len(tags) == 4
-
-
-def test_the_digest_is_the_same_for_each_content_of_a_file_that_is_left_out(folder: Path) -> None:
-    def digest() -> str:
-        return Source(folder, "r").digest([folder / "data" / ".." / "train.py"])
-
-    before = digest()
-    (folder / "train.py").write_text("1")
-    assert digest() == before
-    (folder / "data" / "big").write_text("2")
-    assert digest() != before
 
 
 def test_the_tag_takes_little_memory_for_a_large_file(folder: Path) -> None:
@@ -167,7 +136,6 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     [
         ("docker", "build", [], " 3): line 20; line 21; "),
         ("docker", "push", ["--push"], "`docker login host.example`"),
-        ("docker", "save", ["--save", "image.tar"], " host.example/r:"),
         ("loader", "now", ["--load-with", "loader now"], "`loader now` "),
         ("", "", ["--load-with", "nowhere load"], "'nowhere'"),
     ],
@@ -208,20 +176,7 @@ def test_each_engine_builds_with_its_own_command(
     assert commands(stub)[-1][: len(words)] == words
 
 
-each_engine = pytest.mark.parametrize("name", ["podman", "buildah"])
-
-
-@each_engine
-def test_each_engine_saves_under_the_name_that_pods_ask_for(
-    folder: Path, programs: Path, name: str
-) -> None:
-    """The engines' own names begin with localhost/."""
-    stub = StubProgram(programs, name)
-    save("r:1", name, folder / "a.tar")
-    assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
-
-
-@each_engine
+@pytest.mark.parametrize("name", ["podman", "buildah"])
 def test_each_engine_pushes_to_the_registry_of_the_name(programs: Path, name: str) -> None:
     stub = StubProgram(programs, name)
     push("team/r:1", name, lambda line: None)

@@ -17,22 +17,16 @@ from tests.support.fakes.program import StubProgram
 pytestmark = [pytest.mark.timeout(40), pytest.mark.slow]
 ROOT = chart_dir().parents[1]
 NAME = "host:5000/team/r"
-SPEC = """\
-apiVersion: hvdchart/v1
-name: r
-nodes: [{name: a, count: 1, gpus: 1}]
-train: {command: [a]}
-"""
 
 
 class Build:
-    """A running `hvdchart build --watch`, the folder that it watches, and the spec in it."""
+    """A running `hvdchart build --watch`, and the folder that it watches."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.save("of build 1")
         command = [sys.executable, "-m", "hvdchart", "build", str(folder), "--image", NAME]
-        command += ["--push", "--spec", str(folder / "run.spec.yaml"), "--watch"]
+        command += ["--push", "--watch"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def save(self, text: str) -> None:
@@ -49,11 +43,10 @@ class Build:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project with a Dockerfile and a spec."""
+    """A project with a Dockerfile."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM a\n")
-    (folder / "run.spec.yaml").write_text(SPEC)
     return folder
 
 
@@ -77,11 +70,7 @@ def test_file_that_is_saved_during_the_first_build_is_built(
         assert build.printed() != build.printed()
 
 
-@pytest.mark.parametrize("ignored", ["", "*.spec.yaml\n"], ids=["in the image", "ignored"])
-def test_each_save_is_built_once_although_the_name_is_written_into_the_folder(
-    folder: Path, docker: StubProgram, ignored: str
-) -> None:
-    (folder / ".dockerignore").write_text(ignored)
+def test_each_save_is_built_once(folder: Path, docker: StubProgram) -> None:
     with building(folder) as build:
         for number in range(1, 4):
             build.printed()

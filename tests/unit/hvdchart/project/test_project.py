@@ -5,132 +5,19 @@ from __future__ import annotations
 import ast
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hvdchart.code.archive import list_files
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import FileError
 from hvdchart.image.build_image import context_files
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.edit import set_values
 from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check_values import checked_values
 from images.builder.catalogue import load_catalogue
 from tests.unit.hvdchart.command import Command
-
-TEXT = """\
-# The run of the team.
-apiVersion: hvdchart/v1
-name: resnet   # as in the registry
-
-nodes:
-  # Two of them.
-  - {name: xeon, count: 2, coresPerSocket: 28, memory: "384Gi"}
-image:
-  repository: registry.example/team/resnet
-  tag: '1.0'
-train:
-  command: [python, train.py]
-values:
-  podLabels:
-    a.b: x
-"""
-
-
-@pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    file = tmp_path / "run.spec.yaml"
-    file.write_text(TEXT)
-    return file
-
-
-FLAT = (
-    "apiVersion: hvdchart/v1\nname: r\nnodes:\n- name: a\n  count: 1\n  gpus: 1\n"
-    "train:\n  command:\n  - a\nvalues:\n  a: [1, 2]\n  b: []\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "change", "after"),
-    [
-        # Text stays text, and a list keeps its indentation.
-        (
-            TEXT,
-            lambda file: set_values(file, {"nodes.0.count": 8, "image.tag": "2.0"}),
-            TEXT.replace("count: 2", "count: 8").replace("1.0", "2.0"),
-        ),
-        (
-            FLAT,
-            lambda file: set_values(file, {"nodes.0.count": 3}),
-            FLAT.replace("count: 1", "count: 3"),
-        ),
-        # A new key comes at the end of its map.
-        (
-            TEXT,
-            lambda file: set_values(
-                file, {"volumes.output.pvc": "results", r"values.podLabels.c\.d": "y"}
-            ),
-            TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
-            + "volumes:\n  output:\n    pvc: results\n",
-        ),
-    ],
-    ids=["set", "flat", "add"],
-)
-def test_a_key_is_changed_and_all_else_stays(
-    spec: Path, before: str, change: Callable[[Path], None], after: str
-) -> None:
-    spec.write_text(before)
-    change(spec)
-    assert spec.read_text() == after
-
-
-def test_line_ends_and_the_byte_order_mark_stay(spec: Path) -> None:
-    marked = ("\ufeff" + TEXT).replace("\n", "\r\n")
-    spec.write_bytes(marked.encode())
-    set_values(spec, {"nodes.0.count": 8})
-    assert spec.read_bytes().decode() == marked.replace("count: 2", "count: 8")
-
-
-def test_a_spec_that_has_the_values_already_is_not_written(spec: Path) -> None:
-    before = spec.stat().st_ino
-    set_values(spec, {"nodes.0.count": 2})
-    assert spec.stat().st_ino == before
-
-
-ANCHORED = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
-
-
-def test_anchors_stay(spec: Path) -> None:
-    spec.write_text(ANCHORED)
-    set_values(spec, {"nodes.0.count": 8, "values.podLabels.c": "z"})
-    assert spec.read_text() == ANCHORED.replace("count: 2", "count: 8").replace("*x", "z")
-
-
-def test_a_value_that_other_keys_use_is_not_changed(spec: Path) -> None:
-    spec.write_text(ANCHORED)
-    with pytest.raises(SpecError, match=r"\(\*x\)"):
-        set_values(spec, {r"values.podLabels.a\.b": "z"})
-    assert spec.read_text() == ANCHORED
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "problem"),
-    [
-        ("nodes.0.count", "many", "nodes"),
-        ("nodes.5.count", 1, "'5'"),
-        ("name.first", "a", "'first'"),
-        ("", 1, r"nodes\.0\.count"),
-    ],
-)
-def test_what_has_no_place_or_would_make_the_spec_wrong_is_refused(
-    spec: Path, path: str, value: str | int, problem: str
-) -> None:
-    with pytest.raises(SpecError, match=problem):
-        set_values(spec, {path: value})
-    assert spec.read_text() == TEXT
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
