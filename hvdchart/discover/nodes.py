@@ -42,15 +42,13 @@ _MAX_SOCKET_CORES = 1024
 class NodeFacts:
     """One node; None where a fact is not known.
 
-    `used` has the requests of all pods on the node, by resource. `daemons` has the requests of the
-    pods of DaemonSets and static pods among them.
+    `daemons` has the requests of the pods of DaemonSets and static pods on the node, by resource.
     """
 
     name: str
     labels: Mapping[str, str]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    used: Mapping[str, int]
     daemons: Mapping[str, int]
     gpu_resource: str
     other_gpus: tuple[str, ...]
@@ -87,10 +85,6 @@ class NodeFacts:
         names = (*GPU_PRODUCT, INSTANCE_TYPE) if self.gpus else (INSTANCE_TYPE,)
         return next((self.labels[name] for name in names if self.labels.get(name)), "")
 
-    def free(self, resource: str) -> int:
-        """Return how much of a resource pods can request now."""
-        return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
-
 
 def read_nodes(
     nodes: Iterable[Object], pods: Iterable[Object], topologies: Iterable[Object] = ()
@@ -121,13 +115,10 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
     # all ranks.
     gpus.sort(key=lambda name: (-allocatable[name], name))
     rdma = sorted(name for name, count in allocatable.items() if _RDMA.fullmatch(name) and count)
-    used: Counter[str] = Counter()
     daemons: Counter[str] = Counter()
     for pod in pods:
-        requests = pod_requests(pod)
-        used.update(requests)
         if is_daemon(pod):
-            daemons.update(requests)
+            daemons.update(pod_requests(pod))
     published = sum(1 for zone in zones if zone.get("type") == "Node")
     numa_nodes = published or _count(labels, "memory-numa.node_count")
     return NodeFacts(
@@ -135,7 +126,6 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
         labels=labels,
         capacity=amounts(status.get("capacity", {})),
         allocatable=allocatable,
-        used=used,
         daemons=daemons,
         gpu_resource=gpus[0] if gpus else "",
         other_gpus=tuple(gpus[1:]),

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvd_pods.shared.untrusted import one_line
-from hvdchart.discover.free_capacity import describe_room
-from hvdchart.discover.groups import Discovery, discover
+from hvdchart.discover.groups import discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
-from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import plan_tree
 from hvdchart.plan.rules import Reason
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.render import dump
 
 # What the head of a spec with groups of both kinds says.
@@ -36,8 +32,6 @@ def spec_text(
     if not discovery.groups:
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)
-    if are_pods_known:
-        notes += describe_room(discovery, _plan(discovery, name))
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append(MIXED)
     # Keep text from nodes on one line: a condition's message could otherwise add keys to the spec.
@@ -57,7 +51,3 @@ def _selected_labels(selector: str) -> dict[str, str]:
         for name, equals, value in terms
         if equals and not name.endswith("!")
     }
-
-
-def _plan(discovery: Discovery, name: str) -> Plan:
-    return plan_tree(parse(dump(discovery.spec(name), {}).encode(), "the discovered spec"))
