@@ -16,7 +16,7 @@ from hvdchart.doctor.namespace_checks import (
     examine_security,
     examine_workers,
 )
-from hvdchart.doctor.needs import CLAIM, Values, claims, objects_named, pod_needs, security_level
+from hvdchart.doctor.needs import CLAIM, Values, claims, objects_named, pod_needs
 from hvdchart.doctor.node_capacity import examine_fit
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.rights import examine_rights
@@ -61,13 +61,16 @@ def examine_cluster(
     """
     try:
         cluster = Cluster.connect(context, namespace)
-        yield Finding("cluster", "ok", f"Kubernetes {cluster.version()}")
-        yield from _examine_namespace(cluster, values, prober)
+        version = cluster.version()
+        yield Finding("cluster", "ok", f"Kubernetes {version}")
+        yield from _examine_namespace(cluster, version, values, prober)
     except ClusterError as error:
         yield Finding("cluster", "problem", str(error))
 
 
-def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> Iterator[Finding]:
+def _examine_namespace(
+    cluster: Cluster, version: str, values: Values | None, prober: str
+) -> Iterator[Finding]:
     namespace = cluster.namespace
     details = cluster.namespace_object()
     if details == {}:
@@ -81,7 +84,7 @@ def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> 
     yield Finding("namespace", "ok" if details else "unknown", namespace if details else _UNSEEN)
     yield from examine_rights(namespace, values, cluster.is_allowed)
     if details:
-        yield examine_security(details, *security_level(values or {}))
+        yield examine_security(details, version, values or default_values())
     yield from _examine_room(cluster, values)
     runs: list[tuple[str, RunView]] = unless_refused(partial(newest_runs, cluster), [])
     yield from examine_workers([run.status for _, run in runs], namespace)

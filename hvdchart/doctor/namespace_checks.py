@@ -8,8 +8,10 @@ from fractions import Fraction
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
+from hvdchart.doctor.needs import PodNeeds, Values
 from hvdchart.doctor.node_capacity import admits
+from hvdchart.doctor.pod_security import ENFORCE, LEVELS, PRIVILEGED, RESTRICTED, policy_version
+from hvdchart.doctor.security_needs import security_needs
 from hvdchart.quantity import amount_text, parse_quantity, pluralize
 from hvdchart.run.state.release import Object, lacks_image
 from hvdchart.run.state.status import Status
@@ -21,17 +23,21 @@ from hvdchart.values.merge import merged_groups
 _MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 
 
-def examine_security(namespace: Object, level: str, reason: str) -> Finding:
-    """Check whether Pod Security admits the pods, which need this level for this reason."""
+def examine_security(namespace: Object, server: str, values: Values) -> Finding:
+    """Check whether Pod Security admits the pods; `server` is the version of Kubernetes."""
     labels = namespace["metadata"].get("labels") or {}
-    enforced = labels.get("pod-security.kubernetes.io/enforce", "privileged")
+    enforced = labels.get(ENFORCE, PRIVILEGED)
     subject = "Pod Security"
+    needs = security_needs(values, policy_version(labels, server))
+    level = max([RESTRICTED, *needs.values()], key=LEVELS.index)
     if enforced in LEVELS and LEVELS.index(enforced) < LEVELS.index(level):
+        refused = [name for name in needs if LEVELS.index(enforced) < LEVELS.index(needs[name])]
         return Finding(
             subject,
             "problem",
-            f"the namespace enforces {enforced}, and {reason} needs {level}",
-            f"change that, or ask for the label pod-security.kubernetes.io/enforce={level}",
+            f"the namespace enforces {enforced}, and the pods need {level} for "
+            f"{join_names(refused)}",
+            f"change that, or ask for the label {ENFORCE}={level}",
         )
     return Finding(subject, "ok", f"the namespace enforces {enforced}; the pods need {level}")
 

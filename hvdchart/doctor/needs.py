@@ -1,4 +1,4 @@
-"""The needs of a run's pods in a namespace: resources, claims, Pod Security. Pure."""
+"""The needs of a run's pods in a namespace: resources, claims, named objects. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ _NAMED_BY = {
     "configMap": ("ConfigMap", "name"),
     "persistentVolumeClaim": (CLAIM, "claimName"),
 }
-# Levels of Pod Security, the strictest first.
-LEVELS = ("restricted", "baseline", "privileged")
 
 
 @dataclass(frozen=True)
@@ -70,31 +68,6 @@ def claims(values: Values) -> dict[str, bool]:
             name = str(claim["claimName"])
             is_written[name] = is_written.get(name, False) or not claim.get("readOnly")
     return is_written
-
-
-def security_level(values: Values) -> tuple[str, str]:
-    """Return the strictest level of Pod Security that admits the pods, and why none is stricter.
-
-    Source: Kubernetes documentation, "Pod Security Standards".
-    """
-    if values.get("hostNetwork"):
-        return "privileged", "hostNetwork"
-    for pods in (*merged_groups(values), values.get("master") or {}):
-        for key in ("hostPID", "hostIPC"):
-            if (pods.get("podSpec") or {}).get(key):
-                return "privileged", f"{key} in podSpec"
-    for volume in _volumes(values):
-        if "hostPath" in volume:
-            return "privileged", f"the hostPath volume {volume.get('name')}"
-    if any(group.get("capabilities") for group in merged_groups(values)):
-        return "privileged", "`worker.capabilities`"
-    pod = values.get("podSecurityContext") or {}
-    container = values.get("securityContext") or {}
-    if pod.get("runAsNonRoot") is False or pod.get("runAsUser") == 0:
-        return "baseline", "podSecurityContext allows root"
-    if container.get("allowPrivilegeEscalation"):
-        return "baseline", "`securityContext.allowPrivilegeEscalation`"
-    return "restricted", ""
 
 
 def objects_named(values: Values) -> list[tuple[str, str]]:

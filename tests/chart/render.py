@@ -142,14 +142,18 @@ def pod_spec(workload: Manifest) -> Manifest:
     return spec
 
 
-def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
-    """Return the pod spec of each pod and workload, by its kind and name."""
-    templates = {
-        (item["kind"], item["metadata"]["name"]): item["spec"].get("template", item)
+def pod_templates(manifests: list[Manifest]) -> dict[str, Manifest]:
+    """Return each pod, and the pod template of each workload, by its kind and name."""
+    return {
+        f"{item['kind']} {item['metadata']['name']}": item["spec"].get("template", item)
         for item in manifests
         if item["kind"] in ("StatefulSet", "Job", "Deployment", "Pod")
     }
-    return {" ".join(names): template["spec"] for names, template in templates.items()}
+
+
+def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
+    """Return the pod spec of each pod and workload, by its kind and name."""
+    return {name: template["spec"] for name, template in pod_templates(manifests).items()}
 
 
 def containers_of(manifests: list[Manifest]) -> list[Manifest]:

@@ -12,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
+from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.namespace_checks import (
     examine_claims,
     examine_gpus,
@@ -19,10 +20,14 @@ from hvdchart.doctor.namespace_checks import (
     examine_quotas,
     examine_security,
 )
-from hvdchart.doctor.needs import pod_needs, security_level
+from hvdchart.doctor.needs import pod_needs
+from hvdchart.doctor.pod_security import LEVELS
 from hvdchart.doctor.rights import TO_DEPLOY, TO_FOLLOW, Right, needed_rights
+from hvdchart.spec.values_schema import default_values
+from hvdchart.values.merge import merge_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
+from tests.support.security_cases import SECURITY
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import STATEFUL_SET, job
 from tests.unit.hvdchart.played_runs import SPEC
@@ -121,25 +126,80 @@ def test_remedy_is_that_of_the_problem(
     assert any(re.search(problem, each.text) and remedy in each.remedy for each in findings)
 
 
+def judge(labels: dict[str, str], more: Any, server: str = "v1.37.2") -> Finding:
+    """What `doctor` says of a run with these values in a namespace with these labels."""
+    pod_security = {f"pod-security.kubernetes.io/{key}": value for key, value in labels.items()}
+    values = merge_values(default_values(), more)
+    return examine_security({"metadata": {"labels": pod_security}}, server, values)
+
+
+@pytest.mark.parametrize(("case", "enforced"), [*product(SECURITY, LEVELS)])
+def test_pod_security_admits_the_pods_or_not(case: str, enforced: str) -> None:
+    values, level = SECURITY[case]
+    finding = judge({"enforce": enforced}, values)
+    is_admitted = LEVELS.index(level) <= LEVELS.index(enforced)
+    assert finding.state == ("ok" if is_admitted else "problem")
+    assert (level in finding.remedy) is not is_admitted
+
+
+def test_namespace_without_the_label_admits_all_pods() -> None:
+    assert judge({}, {"hostNetwork": True}).state == "ok"
+
+
+ROOT_IN_USER_NAMESPACES = SECURITY["root in user namespaces"][0]
+
+
 @pytest.mark.parametrize(
-    ("enforced", "more", "problem"),
+    ("labels", "server", "state"),
     [
-        ("restricted", {}, ""),
-        ("restricted", {"podSecurityContext": {"runAsUser": 0}}, "needs baseline"),
-        ("baseline", {"volumes": [{"name": "d", "hostPath": {}}]}, "volume d needs privileged"),
-        ("baseline", {"hostNetwork": True}, "hostNetwork needs privileged"),
-        ("baseline", {"worker": {"podSpec": {"hostPID": True}}}, "podSpec needs privileged"),
-        ("baseline", {"master": {"podSpec": {"hostIPC": True}}}, "podSpec needs privileged"),
-        ("baseline", {"worker": {"capabilities": ["IPC_LOCK"]}}, "capabilities` needs privileged"),
-        ("privileged", {"hostNetwork": True}, ""),
-        (None, {"hostNetwork": True}, ""),
+        ({}, "v1.35.0", "ok"),
+        ({}, "v1.34.9", "problem"),
+        ({"enforce-version": "latest"}, "v1.40.0-gke.1", "ok"),
+        ({"enforce-version": "v1.34"}, "v1.37.2", "problem"),
+        ({"enforce-version": "v1.37"}, "v1.34.9", "problem"),
+        ({}, "", "ok"),
     ],
 )
-def test_pod_security_admits_the_pods_or_not(enforced: str, more: Any, problem: str) -> None:
-    labels = {"pod-security.kubernetes.io/enforce": enforced} if enforced else {}
-    finding = examine_security({"metadata": {"labels": labels}}, *security_level(more))
-    assert finding.state == ("problem" if problem else "ok")
-    assert problem in finding.text
+def test_pod_security_is_that_of_the_namespaces_version(
+    labels: dict[str, str], server: str, state: str
+) -> None:
+    found = judge({"enforce": "restricted", **labels}, ROOT_IN_USER_NAMESPACES, server)
+    assert found.state == state
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ({"hostNetwork": True}, ["`hostNetwork`"]),
+        ({"podSecurityContext": {"runAsUser": 0}}, ["`podSecurityContext.runAsUser`"]),
+        ({"podSecurityContext": {"seccompProfile": None}}, ["`securityContext.seccompProfile."]),
+        ({"securityContext": {"privileged": True}}, ["`securityContext.privileged`"]),
+        ({"worker": {"capabilities": ["IPC_LOCK"]}}, ["`worker.capabilities`"]),
+        ({"worker": {"podSpec": {"hostPID": True}}}, ["`worker.podSpec.hostPID`"]),
+        ({"master": {"podSpec": {"hostIPC": True}}}, ["`master.podSpec.hostIPC`"]),
+        (
+            {"workerGroups": [{"name": "a"}, {"name": "b", "podSpec": {"hostPID": True}}]},
+            ["`workerGroups[b].podSpec.hostPID`"],
+        ),
+        (SECURITY["NFS"][0], ["nfs volume v0"]),
+        (SECURITY["folder of the node as /tmp"][0], ["hostPath volume tmp"]),
+        (SECURITY["privileged init container"][0], ["privileged of the container added"]),
+        (SECURITY["probe of another host"][0], ["`worker.container.livenessProbe.httpGet.host`"]),
+        (SECURITY["no AppArmor by annotation"][0], ["annotation container.apparmor."]),
+        (SECURITY["pod among the objects"][0], ["Pod a of `extraObjects`"]),
+        (
+            {"hostNetwork": True, "securityContext": {"allowPrivilegeEscalation": True}},
+            ["`hostNetwork`", "`securityContext.allowPrivilegeEscalation`"],
+        ),
+        (
+            {"securityContext": {"windowsOptions": {"hostProcess": True}}},
+            ["`securityContext.windowsOptions.hostProcess`"],
+        ),
+    ],
+)
+def test_each_setting_that_pod_security_refuses_is_named(more: Any, names: list[str]) -> None:
+    found = judge({"enforce": "restricted"}, more)
+    assert [name for name in names if name not in found.text] == []
 
 
 def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str = "slow") -> Any:
@@ -370,7 +430,17 @@ def test_problems_are_found_with_their_remedies_and_counted(
         "quotas",
         "claim results",
     }
-    assert "volume data needs privileged" in texts["Pod Security"]
+    assert "privileged for the hostPath volume data" in texts["Pod Security"]
+
+
+def test_volume_of_nfs_is_refused_by_pod_security(
+    hvdchart: Command, cluster: FakeCluster, script: Path
+) -> None:
+    options = ["--image", "a/b:1", "--volume", "data=nfs:srv:/exp:/data"]
+    done = hvdchart("doctor", script, *options, "-o", "json")
+    assert done.code == 7
+    (found,) = (each for each in json.loads(done.output) if each["subject"] == "Pod Security")
+    assert (found["state"], "nfs volume data" in found["text"]) == ("problem", True)
 
 
 def test_remedies_for_a_script_name_its_options(
