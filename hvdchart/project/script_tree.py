@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from hvd_pods.shared.contract import TAG_OUTPUT
@@ -90,8 +90,9 @@ def _typed(run: ScriptRun) -> Iterator[_Setting]:
         if not equals:
             raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
         yield _Setting(f"--env {each}", ["train", "env", name], value)
-    yield from _secrets(run.secrets or ())
-    yield from _volumes(run.volumes or ())
+    volumes = list(_volumes(run.volumes or ()))
+    yield from _secrets(run.secrets or (), {each.steps[-1] for each in volumes})
+    yield from volumes
 
 
 def _resources(run: ScriptRun) -> Iterator[_Setting]:
@@ -111,8 +112,8 @@ def _resources(run: ScriptRun) -> Iterator[_Setting]:
         yield _Setting(f"--memory {run.memory}", ["nodes", "0", *key], run.memory)
 
 
-def _secrets(secrets: Sequence[str]) -> Iterator[_Setting]:
-    """Yield variables from Secrets, and volumes of those with a path."""
+def _secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Setting]:
+    """Yield variables from Secrets, and volumes of those with a path, under names not `taken`."""
     for each in secrets:
         name = each.partition(":")[0]
         place = SourcePlace(f"--secret {each}")
@@ -126,7 +127,10 @@ def _secrets(secrets: Sequence[str]) -> Iterator[_Setting]:
         name, colon, path = each.partition(":")
         if colon:
             volume = {"secret": name, "mountPath": path, "readOnly": True}
-            yield _Setting(f"--secret {each}", ["volumes", f"secret-{index}"], volume)
+            own = f"secret-{index}"
+            while own in taken:
+                own += "-0"
+            yield _Setting(f"--secret {each}", ["volumes", own], volume)
 
 
 def _volumes(volumes: Sequence[str]) -> Iterator[_Setting]:

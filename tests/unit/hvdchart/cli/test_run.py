@@ -145,6 +145,35 @@ def test_volumes_and_secrets_are_mounted(
     assert mount in sent["volumeMounts"]
 
 
+def test_volume_takes_no_name_of_a_secrets(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    given = ["tok:/run/tok", "key:/run/key"]
+    options = [word for each in given for word in ("--secret", each)]
+    options += ["--volume", "secret-0=emptyDir:/scratch", "--volume", "secret-1=emptyDir:/more"]
+    done = hvdchart("run", script, "--detach", "--force", *options)
+    assert done.code == 0, done.errors
+    sent = installed_values(helm)
+    paths = {each["name"]: each["mountPath"] for each in sent["volumeMounts"]}
+    mounted = {
+        each["secret"]["secretName"]: paths[each["name"]]
+        for each in sent["volumes"]
+        if "secret" in each
+    }
+    assert mounted == {"tok": "/run/tok", "key": "/run/key"}
+    assert (paths["secret-0"], paths["secret-1"]) == ("/scratch", "/more")
+
+
+def test_secret_may_be_variables_and_files(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    options = ["--secret", "a", "--secret", "a:/b", "--secret", "a:/c"]
+    assert hvdchart("run", script, "--detach", "--force", *options).code == 0
+    sent = installed_values(helm)
+    assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "a"}}]
+    assert {"/b", "/c"} <= {each["mountPath"] for each in sent["volumeMounts"]}
+
+
 def test_saved_spec_deploys_the_same_run(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path, tmp_path: Path
 ) -> None:
