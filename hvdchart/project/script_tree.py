@@ -82,14 +82,26 @@ class _Setting(NamedTuple):
     value: Plain
 
 
+class _Once:
+    """Refuses a name that an option gives twice: one of them would be lost."""
+
+    def __init__(self, option: str, kind: str) -> None:
+        self._option = option
+        self._kind = kind
+        self._names: set[str] = set()
+
+    def add(self, name: str, text: str) -> None:
+        """Take the next name of the option. Raises SpecError when it was given before."""
+        if name in self._names:
+            problem = f"the {self._kind} {name} is given twice"
+            raise SpecError(f"{self._option} {text}", "", problem, "each name once")
+        self._names.add(name)
+
+
 def _typed(run: ScriptRun) -> Iterator[_Setting]:
     """Yield the settings of each option."""
     yield from _resources(run)
-    for each in run.env or ():
-        name, equals, value = each.partition("=")
-        if not equals:
-            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
-        yield _Setting(f"--env {each}", ["train", "env", name], value)
+    yield from _variables(run.env or ())
     volumes = list(_volumes(run.volumes or ()))
     yield from _secrets(run.secrets or (), {each.steps[-1] for each in volumes})
     yield from volumes
@@ -112,9 +124,21 @@ def _resources(run: ScriptRun) -> Iterator[_Setting]:
         yield _Setting(f"--memory {run.memory}", ["nodes", "0", *key], run.memory)
 
 
+def _variables(variables: Sequence[str]) -> Iterator[_Setting]:
+    once = _Once("--env", "variable")
+    for each in variables:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
+        once.add(name, each)
+        yield _Setting(f"--env {each}", ["train", "env", name], value)
+
+
 def _secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Setting]:
     """Yield variables from Secrets, and volumes of those with a path, under names not `taken`."""
+    once = _Once("--secret", "Secret")
     for each in secrets:
+        once.add(each, each)
         name = each.partition(":")[0]
         place = SourcePlace(f"--secret {each}")
         OBJECT_NAME.read(Node(place, name), "")
@@ -134,13 +158,10 @@ def _secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Settin
 
 
 def _volumes(volumes: Sequence[str]) -> Iterator[_Setting]:
-    mounted: set[str] = set()
+    once = _Once("--volume", "volume")
     for each in volumes:
         name, volume = _volume(each)
-        if name in mounted:
-            problem = f"the volume {name} is given twice"
-            raise SpecError(f"--volume {each}", "", problem, "another name")
-        mounted.add(name)
+        once.add(name, each)
         yield _Setting(f"--volume {each}", ["volumes", name], volume)
 
 
