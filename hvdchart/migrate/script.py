@@ -40,6 +40,23 @@ _LATER_LAUNCH = re.compile(rf"(?:^|[;&|(!])\s*{_BEFORE}{_LAUNCHER}")
 _SBATCH = "#SBATCH"
 # Lines for PBS, LSF, Grid Engine, Fujitsu's and IBM's batch systems.
 _OTHER_BATCH = re.compile(r"^#(?:PBS|BSUB|\$|PJM|@)[ \t].*", re.M)
+# Parts of a word that may have spaces. One that is not closed goes on to the end of the line.
+_ESCAPED = r"\\.?"
+_SUBSTITUTION = r"\$\((?:[^()]|\([^()]*\))*\)?|`[^`]*`?|\$\{[^}]*\}?"
+_SPACED = "|".join(
+    (
+        _ESCAPED,
+        _SUBSTITUTION,
+        rf"\$'(?:{_ESCAPED}|[^'\\])*'?",
+        r"'[^']*'?",
+        rf"\"(?:{_ESCAPED}|{_SUBSTITUTION}|[^\"\\])*\"?",
+        # An array.
+        r"(?<==)\([^)]*\)?",
+    )
+)
+_WORD = re.compile(rf"(?:{_SPACED}|[^\s;&|()])+", re.DOTALL)
+_ITEM = re.compile(rf"(?:{_SPACED}|[^\s,])+", re.DOTALL)
+_ASSIGNED = re.compile(r"(?<![-\w])(\w+\+?=).+", re.DOTALL)
 # A command, which may go on after a backslash at the end of a line.
 _COMMAND = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
 
@@ -175,7 +192,17 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
 
 def _hide(line: str) -> str:
     """Return a line without the values of variables, which may be secrets."""
-    return re.sub(r"(?<![-\w])(\w+)=[^\s,]+", r"\1=...", line)
+    return _WORD.sub(lambda word: _hide_in_word(word[0]), line)
+
+
+def _hide_in_word(word: str) -> str:
+    """Return a word of a shell without what follows the name of a variable.
+
+    An option may have a list of variables, as --export of Slurm.
+    """
+    if word.startswith("-"):
+        return _ITEM.sub(lambda item: _ASSIGNED.sub(r"\1...", item[0]), word)
+    return _ASSIGNED.sub(r"\1...", word)
 
 
 def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> None:

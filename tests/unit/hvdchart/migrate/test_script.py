@@ -173,14 +173,72 @@ def test_script_that_is_not_understood_is_refused(line: str, number: int, named:
     assert missing_words(named, error.value.problem) == set()
 
 
+# How a shell lets a value have spaces, commas and ends of commands.
+SECRETS = [
+    "secret",
+    "a,secret",
+    '"a secret"',
+    "'a secret'",
+    "\"a \"'b 'secret",
+    'a" b "secret',
+    r"a\ secret",
+    r'"a \" secret"',
+    r"$'a\' secret'",
+    '"a; secret"',
+    "'a && secret'",
+    "$(printf a secret)",
+    "$(printf $(printf a) secret)",
+    '"$(printf "a secret")"',
+    "`printf a secret`",
+    "${B:-a secret}",
+    "(a secret)",
+]
+
+
+@pytest.mark.parametrize("value", SECRETS)
 @pytest.mark.parametrize(
-    "text", ["#!/bin/sh\nexport A=secret\n", "#!/bin/sh\nB=1 A=secret mpirun -np 2 t\n"]
+    "text",
+    [
+        "#!/bin/sh\nexport A={}\n",
+        "#!/bin/sh\nexport A+={}\n",
+        "#!/bin/sh\nB=1 A={} mpirun -np 2 t\n",
+        "#!/bin/sh\nexport A={} && mpirun -np 2 t\n",
+    ],
 )
-def test_refusal_hides_the_values_of_variables(text: str) -> None:
+def test_values_of_variables_are_hidden(text: str, value: str) -> None:
     with pytest.raises(SpecError) as error:
-        migrate_text(text)
+        migrate_text(text.format(value))
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["secret", '"a secret"', "'a,secret'"])
+def test_values_of_variables_for_slurm_are_hidden(value: str) -> None:
+    migration = migrate_text(f"#!/bin/sh\n#SBATCH --export=B,A={value},C\nmpirun -np 2 t\n")
+    assert "--export=B,A=...,C" in report_text(migration)
+    assert "secret" not in report_text(migration)
+
+
+@pytest.mark.parametrize(
+    "value", ['"a secret', "'a secret", "$(a secret", "`a secret", "(a secret"]
+)
+def test_values_that_do_not_end_are_hidden(value: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_text(f"#!/bin/sh\nexport A={value}\n")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", ['"A=a secret"', "'A=a secret'", '"B C A=a secret"'])
+def test_variable_within_quotes_is_hidden(value: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_text(f"#!/bin/sh\nexport {value} && mpirun -np 2 t\n")
     assert "A=" in str(error.value)
     assert "secret" not in str(error.value)
+
+
+def test_error_shows_what_is_no_value_of_a_variable() -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_text('#!/bin/sh\nexport A="a secret" && mpirun -np 2 t\n')
+    assert "export A=... && mpirun -np 2 t" in str(error.value)
 
 
 @pytest.mark.parametrize(
