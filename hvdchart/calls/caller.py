@@ -23,7 +23,7 @@ from hvdchart.calls.own_spec import plan_calls, read_with_programs
 from hvdchart.calls.settings import Settings, Takes, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
-from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
+from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError
 from hvdchart.interrupts import exit_on_signals
 from hvdchart.project.beside_script import read_text, without_own
 from hvdchart.project.default_images import misspelt
@@ -37,9 +37,6 @@ from hvdchart.spec.run_options import name_arguments, name_options
 from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 
-# Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
-_MIN_IDLE_SECONDS = 10.0
-_MAX_IDLE_SECONDS = 1e6
 _CLOSED = "the caller was closed"
 
 
@@ -55,9 +52,6 @@ class Caller:
     @Takes(Settings)
     def __init__(self, settings: Settings) -> None:
         settings.check()
-        if not _MIN_IDLE_SECONDS <= settings.idle <= _MAX_IDLE_SECONDS:
-            expected = f"{_MIN_IDLE_SECONDS:.0f} to {_MAX_IDLE_SECONDS:.0f} seconds"
-            raise SpecError("the settings", "idle", f"{settings.idle:g} s", expected)
         self._source: str | Path | Spec | OwnRun
         name = settings.name
         if settings.spec is None:
@@ -74,11 +68,11 @@ class Caller:
         # The program may change its working directory.
         self._code = None if settings.code is None else Path(settings.code).absolute()
         self._read = partial(read_with_programs, self._source, name, self._code, self._report_once)
-        self._plan = plan_calls(self._read(), settings.idle)
+        self._idle = float(settings.idle)
+        self._plan = plan_calls(self._read(), self._idle)
         self._namespace = settings.namespace
         self._helm = Helm(settings.helm, settings.context, rephrase=self._word)
         self._force = settings.force
-        self._idle = settings.idle
         self._release: CallRelease | None = None
         # A fork also has this object, and must not remove the release of the parent process.
         self._process = os.getpid()
@@ -113,9 +107,8 @@ class Caller:
         """
         with callers_lines:
             check_kinds({"timeout": timeout})
-            if timeout is not None and not timeout >= 0:
-                raise SpecError("the settings", "timeout", f"got {timeout:g}", "0 or more seconds")
-            return self._call(pack(function, args, kwargs or {}), timeout)
+            limit = None if timeout is None else float(timeout)
+            return self._call(pack(function, args, kwargs or {}), limit)
 
     def _call(self, call: Packed, timeout: float | None) -> list[Any]:
         # Check this before taking the lock: another thread may have held the lock during the fork.

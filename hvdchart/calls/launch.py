@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hvdchart.calls.caller import Caller
-from hvdchart.calls.settings import Call, Settings, Takes
+from hvdchart.calls.settings import Call, Settings, Takes, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
 from hvdchart.spec.run_options import DEFAULT_WORKERS
@@ -29,6 +29,8 @@ class _Pooled:
 
 # The callers made by `launch`, by their settings.
 _pool: dict[str, _Pooled] = {}
+# What None stands for.
+_DEFAULTS = {"workers": DEFAULT_WORKERS, "gpus": 0}
 # Callers are created one at a time, one for each key. CPython up to 3.11 also fails when two
 # threads parse programs at once, as planning does (python/cpython#106905).
 _making = threading.Lock()
@@ -78,9 +80,11 @@ def launch(call: Call) -> list[Any]:
     idle: seconds without a call after which the workers end; the next call starts others.
     force: also install what cannot start now: nodes or Secrets will come.
     output: where the ranks' output goes; sys.stdout by default.
-    timeout: seconds after which the ranks are ended, from when the workers are ready.
+    timeout: seconds after which the ranks are ended, from when the workers are ready; None for no
+        limit.
     """
     settings = {each.name: getattr(call, each.name) for each in dataclasses.fields(Settings)}
+    check_kinds({**settings, "timeout": call.timeout})
     with _borrow(settings) as caller:
         return caller(call.function, call.args, call.kwargs, timeout=call.timeout)
 
@@ -132,12 +136,13 @@ def _key(arguments: Mapping[str, Any]) -> str:
         if name == "output":
             # The output is chosen for each call: the file of an earlier call may be closed.
             continue
-        setting = DEFAULT_WORKERS if name == "workers" and value is None else value
+        setting = _DEFAULTS.get(name) if value is None else value
         if isinstance(setting, Mapping):
             setting = sorted(setting.items())
         elif name in ("code", "spec") and isinstance(setting, str | Path):
             setting = str(Path(setting).absolute())
         elif name == "idle" and isinstance(setting, Real):
             setting = float(setting)
-        same[name] = setting or None
+        # No CPU at all is refused, and so is not the default.
+        same[name] = setting if isinstance(setting, Real) else setting or None
     return repr(same)

@@ -23,9 +23,18 @@ _Owner = TypeVar("_Owner")
 _Result = TypeVar("_Result")
 
 
+# No setting is as large: Python can neither print nor convert numbers of any size.
+_LARGEST = 1e18
+
+
 def _kind(expected: str, *kinds: type) -> dict[str, Any]:
     """Return the type of a setting other than None, and a description of it."""
     return {"kinds": kinds, "expected": expected}
+
+
+def _seconds(least: float, most: float, end: str = "") -> dict[str, Any]:
+    """Return the same for seconds in a range. Timers and sockets overflow with longer times."""
+    return {**_kind(f"{least:.0f} to {most:.0f} seconds{end}", Real), "range": (least, most)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +100,8 @@ class Settings(RunSettings):
     namespace: str | None = field(default=None, metadata=_kind("the name of a namespace", str))
     context: str | None = None
     helm: str = field(default="helm", metadata=_kind("the name of a program, or its path", str))
-    idle: float = field(default=600.0, metadata=_kind("seconds, such as 600", Real))
+    # A caller needs time to find the server.
+    idle: float = field(default=600.0, metadata=_seconds(10, 1e6))
     force: bool = field(default=False, metadata=_kind("True or False", bool))
     output: TextIO | None = None
 
@@ -116,21 +126,35 @@ class Call(Settings):
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] | None = None
     timeout: float | None = field(
-        default=None, kw_only=True, metadata=_kind("seconds, such as 3600", Real)
+        default=None, kw_only=True, metadata=_seconds(0, 1e9, ", or None for no limit")
     )
 
 
 def check_kinds(settings: Mapping[str, Any]) -> None:
-    """Raise SpecError for a setting of a wrong type; None is a setting that was not given."""
+    """Raise SpecError for a setting of a wrong type, and for a number that it cannot have.
+
+    None is a setting that was not given.
+    """
     for setting in dataclasses.fields(Call):
         value = settings.get(setting.name)
         if value is None or not setting.metadata:
             continue
         kinds = setting.metadata["kinds"]
+        expected = setting.metadata["expected"]
         is_other = isinstance(value, bool) and bool not in kinds
-        if is_other or not isinstance(value, kinds):
-            expected = setting.metadata["expected"]
+        if isinstance(value, int | float) and abs(value) > _LARGEST:
+            problem = f"got a number beyond {_LARGEST:.0e}"
+            raise SpecError("the settings", setting.name, problem, expected)
+        if is_other or not isinstance(value, kinds) or not _is_in_range(value, setting.metadata):
             raise SpecError("the settings", setting.name, f"got {value!r}", expected)
+
+
+def _is_in_range(value: Any, metadata: Mapping[str, Any]) -> bool:
+    """Return whether a number is in the range of its setting, if that has one; NaN is in none."""
+    if "range" not in metadata:
+        return True
+    least, most = metadata["range"]
+    return bool(least <= value <= most)
 
 
 class Takes(Generic[_Arguments, _Made]):

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -198,12 +199,35 @@ def test_close_ends_a_call_of_another_thread(
         ("namespace", 3),
         ("force", "no"),
         ("timeout", True),
-        ("timeout", -1),
+        ("workers", 2.5),
     ],
 )
 def test_setting_of_another_kind_is_refused_by_name(setting: str, value: object) -> None:
     with pytest.raises(SpecError, match=setting):
         hvdchart.launch(own_rank, **{setting: value})  # type: ignore[arg-type]
+
+
+NUMBERS = {"nan": float("nan"), "infinite": float("inf"), "huge": 10**5000, "small": -(10**5000)}
+
+
+@pytest.mark.parametrize(
+    ("setting", "number"),
+    [
+        *product(["timeout", "idle", "cpu", "workers", "gpus"], NUMBERS),
+        *product(["timeout", "idle", "cpu", "workers", "gpus"], [-1, 1e300]),
+        ("idle", 9.9),
+        ("cpu", 0),
+        ("workers", 0),
+        ("workers", 10_001),
+        ("gpus", 65),
+    ],
+)
+def test_number_that_a_setting_cannot_have_is_refused_by_name(
+    setting: str, number: float | str
+) -> None:
+    value = NUMBERS[number] if isinstance(number, str) else number
+    with pytest.raises(SpecError, match=f"(^|: ){setting}"):
+        hvdchart.launch(own_rank, image="team/a:1", **{setting: value})  # type: ignore[arg-type]
 
 
 async def wait_for_nothing() -> None:
@@ -239,7 +263,7 @@ def test_caller_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
         ({"launch": {"mode": "direct"}}, {}, r"launch\.mode: 'direct'"),
         ({}, {"workers": 4, "gpus": 0}, "the settings: workers, gpus: .*spec="),
         ({}, {"env": {"A": "b"}}, "the settings: env: .*spec="),
-        ({}, {"idle": 0.0}, "idle: 0 s; .* 10 to"),
+        ({}, {"idle": 0.0}, "idle: .* 10 to"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(
