@@ -480,6 +480,11 @@ WRONG_VALUES: list[tuple[Values, list[str]]] = [
     ({"fullnameOverride": "r" * 48}, ["/fullnameOverride", "47"]),
     ({"workerGroups": [{"name": "1"}]}, ["/workerGroups/0/name"]),
     ({"workerGroups": [{"name": "a", "number": None}]}, ["/workerGroups/0/number"]),
+    *(
+        ({"worker": {"resources": {"limits": {"nvidia.com/gpu": count}}}}, ["nvidia.com~1gpu"])
+        for count in ("1k", "8e0", "08", "8.0", "1Ki", "+8", "0x8", "", "1000000000", 0.5, -1, 1e10)
+    ),
+    ({"workerGroups": [{"name": "a", "resources": {"limits": {"b.c/d": "1k"}}}]}, ["b.c~1d"]),
     ({"code": {"files": {"src/train.py": ""}}}, ["/code/files", "src/train.py"]),
     # As --set-file makes it of a name without backslashes.
     ({"code": {"files": {"train": {"p y": ""}}}}, ["/code/files/train", "p y"]),
