@@ -137,4 +137,4 @@ class OwnRun:
             return read_spec(script_tree(self.run, image))
         except SpecError as error:
             # The line number of the options' error does not refer to a file of the user.
-            raise rephrase_for_launch(error) from None
+            raise rephrase_for_launch(error, self.run) from None

@@ -25,7 +25,13 @@ from hvdchart.quantity import pluralize
 from hvdchart.spec.fields import RELEASE_NAME, nearest
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.paths import value_at
-from hvdchart.spec.run_options import RUN, ScriptRun, name_options, rephrase_for_run
+from hvdchart.spec.run_options import (
+    RUN,
+    ScriptRun,
+    marked_words,
+    name_options,
+    rephrase_for_run,
+)
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain
 from hvdchart.text import join_names
@@ -199,8 +205,9 @@ def plan_script(
             raise FileError(broken)
         checked_values(plan)
     except SpecError as error:
-        raise rephrase_for_run(error) from error
-    warnings = [name_options(each.removeprefix("group worker: ")) for each in plan.warnings]
+        raise rephrase_for_run(error, run) from error
+    own = marked_words(run)
+    warnings = [name_options(each.removeprefix("group worker: "), own) for each in plan.warnings]
     plan = dataclasses.replace(plan, warnings=tuple(warnings))
     modules = frozenset(module for _, module in uses)
     needed = needed_modules(values.get("code"), run.command)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -183,6 +183,8 @@ _WORDS |= {
 # A name, and the value that it gets: worker.slots, launch.mode: direct, launch.failOnNaN=true.
 _NAME = re.compile(r"`(?P<name>[\w.[\]]+)(?:(?:=|: )(?P<value>[^`\n]+))?`")
 _OPTION = re.compile(r"`(?P<option>--[a-z-]+)(?: (?P<value>[^`\n]+))?`")
+# Each pair of backticks; the second one may begin another pair.
+_MARKED = re.compile(r"`([^`\n]*)(?=`)")
 # Repeated names that one option sets.
 _REPEATED = re.compile(r"(`--[^`\n]+`)(?:(?:,| and|, and) \1)+")
 
@@ -197,21 +199,31 @@ def option_of(key: str) -> str:
     return next((_KEYS[path] for path in above if path in _KEYS), "")
 
 
-def name_options(text: str) -> str:
+def name_options(text: str, own: Collection[str] = ()) -> str:
     """Replace marked values and keys by options, in a text about a run of a script.
 
-    If adjacent names become the same option, it is named once.
+    If adjacent names become the same option, it is named once. `own` are words with marks that the
+    user has written, such as in a path: they are no names.
     """
-    return _REPEATED.sub(r"\1", _NAME.sub(_option, text))
+    return _REPEATED.sub(r"\1", _sub(_NAME, _option, text, own))
 
 
-def name_arguments(text: str) -> str:
+def name_arguments(text: str, own: Collection[str] = ()) -> str:
     """Replace marked options of the command in a text by arguments of `hvdchart.launch`."""
-    return _OPTION.sub(_argument, text)
+    return _sub(_OPTION, _argument, text, own)
 
 
-def rephrase_for_run(error: SpecError) -> SpecError:
+def marked_words(run: ScriptRun) -> frozenset[str]:
+    """Return what is between backticks in the options of a run, with the backticks."""
+    typed = [run.image, run.name, run.cpu, run.memory]
+    several = (run.command, run.settings, run.env, run.secrets, run.volumes)
+    texts = [*filter(None, typed), *(each for listed in several for each in listed or ())]
+    return frozenset(f"`{word}`" for text in texts for word in _MARKED.findall(text))
+
+
+def rephrase_for_run(error: SpecError, run: ScriptRun) -> SpecError:
     """Reword an error of the spec made by `run`: name the options that the user typed."""
+    own = marked_words(run)
     errors = []
     for each in error.errors:
         if each.place.startswith("--set "):
@@ -227,22 +239,33 @@ def rephrase_for_run(error: SpecError) -> SpecError:
         elif option:
             place = option
             path = ""
-        expected = name_options(each.expected)
-        errors.append(SpecError(place, path, name_options(each.problem), expected))
+        expected = name_options(each.expected, own)
+        errors.append(SpecError(place, path, name_options(each.problem, own), expected))
     return SpecError.join(errors)
 
 
-def rephrase_for_launch(error: SpecError) -> SpecError:
+def rephrase_for_launch(error: SpecError, run: ScriptRun) -> SpecError:
     """Reword an error of the spec made by `hvdchart.launch`: name its arguments."""
+    own = marked_words(run)
     errors = []
-    for each in rephrase_for_run(error).errors:
+    for each in rephrase_for_run(error, run).errors:
         option, _, rest = each.place.partition(" ")
         place = each.place
         if option in _ARGUMENTS:
             place = f"{_ARGUMENTS[option].removesuffix('=')} {rest}".strip()
-        problem = name_arguments(each.problem)
-        errors.append(SpecError(place, each.path, problem, name_arguments(each.expected)))
+        problem = name_arguments(each.problem, own)
+        errors.append(SpecError(place, each.path, problem, name_arguments(each.expected, own)))
     return SpecError.join(errors)
+
+
+def _sub(
+    names: re.Pattern[str],
+    replace: Callable[[re.Match[str]], str],
+    text: str,
+    own: Collection[str],
+) -> str:
+    """Replace the names in a text, but not the words that are the user's own."""
+    return names.sub(lambda match: match[0] if match[0] in own else replace(match), text)
 
 
 def _option(match: re.Match[str]) -> str:

@@ -442,6 +442,37 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     assert helm.calls == []
 
 
+@pytest.mark.parametrize("word", ["`worker.slots`", "`image.tag`", "a`worker.slots`b`image.tag`"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--image {}",
+        "--image a/b:{}",
+        "--env {}=1",
+        "--env RANK={}",
+        "--secret {}",
+        "--secret a:{}",
+        "--secret a:/{0} --secret b:/{0}",
+        "--volume {}=pvc:a:/b",
+        "--volume data=/{}",
+        "--volume data=pvc:{}:/b",
+        "--volume other=pvc:{}",
+        "--volume a=emptyDir:/{0} --volume b=emptyDir:/{0}",
+        "--name {}",
+        "--cpu {}",
+        "--memory {}",
+        "--set {}",
+    ],
+)
+def test_what_the_user_has_written_is_not_reworded(
+    hvdchart: Command, script: Path, options: str, word: str
+) -> None:
+    done = hvdchart("plan", script, *options.format(word).split())
+    assert done.code == 3, done.errors
+    assert "`--gpus`" not in done.errors
+    assert "`--image`" not in done.errors
+
+
 def test_loss_that_is_nan_is_a_warning_of_the_status(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:

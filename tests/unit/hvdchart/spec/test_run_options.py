@@ -8,7 +8,7 @@ from hvd_pods.pod import rank_variables
 from hvdchart.chart_files import is_ranks_variable
 from hvdchart.errors import SpecError
 from hvdchart.run.helm_errors import REMEDIES
-from hvdchart.spec.run_options import name_arguments, name_options, rephrase_for_run
+from hvdchart.spec.run_options import ScriptRun, name_arguments, name_options, rephrase_for_run
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_no_remedy_of_helm_has_options_in_the_words_of_launch() -> None:
 def test_errors_of_a_spec_name_the_option_that_was_typed(
     place: str, path: str, expected: str
 ) -> None:
-    error = rephrase_for_run(SpecError(place, path, "wrong", "`nodes[].tuning.cpu`"))
+    error = rephrase_for_run(SpecError(place, path, "wrong", "`nodes[].tuning.cpu`"), ScriptRun())
     assert str(error) == expected
 
 
