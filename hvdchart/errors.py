@@ -105,7 +105,12 @@ class FileError(HvdchartError, exit_code=5):
 
 
 class HelmError(HvdchartError, exit_code=6):
-    """Helm failed; the text contains its message."""
+    """Helm failed; the text contains its message. `problem` and `remedy` are its two parts."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{problem}: {remedy}" if remedy else problem)
+        self.problem = problem
+        self.remedy = remedy
 
 
 class ClusterError(HvdchartError, exit_code=7):

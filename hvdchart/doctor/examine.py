@@ -41,8 +41,7 @@ def examine_tools(helm: str) -> Iterator[Finding]:
     try:
         yield Finding("Helm", "ok", f"{helm} is version {Helm(helm).version()}")
     except HelmError as error:
-        problem, _, remedy = str(error).partition(": ")
-        yield Finding("Helm", "problem", problem, remedy)
+        yield Finding("Helm", "problem", error.problem, error.remedy)
     kubectl = shutil.which("kubectl")
     if kubectl:
         yield Finding("kubectl", "ok", kubectl)

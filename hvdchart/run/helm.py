@@ -127,7 +127,7 @@ class Helm:
         """Raise HelmError if there is no such program."""
         if shutil.which(self.program) is None:
             other = self.rephrase("install Helm 4 or 3, or name it with `--helm PATH`")
-            raise HelmError(f"no program {self.program!r} is on PATH: {other}")
+            raise HelmError(f"no program {self.program!r} is on PATH", other)
 
     def version(self) -> str:
         """Return the program's version. Raises HelmError if it is too old, or is not Helm."""
@@ -137,15 +137,15 @@ class Helm:
             output = error.stderr
         match = _VERSION.fullmatch(output)
         if not match:
-            raise HelmError(
-                f"`{self.program} version` does not print a version, so it is not Helm: {output}"
-            )
+            problem = f"`{self.program} version` does not print a version, so it is not Helm"
+            other = self.rephrase("name Helm with `--helm PATH`")
+            raise HelmError(f"{problem}, but {output!r}", other)
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             other = self.rephrase(
                 f"install Helm 4, or Helm {oldest} or newer, or name one with `--helm PATH`"
             )
-            raise HelmError(f"{self.program} is Helm {match[1]}: {other}")
+            raise HelmError(f"{self.program} is Helm {match[1]}", other)
         return match[1]
 
 

@@ -384,6 +384,23 @@ def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: Fak
     assert "ok       image builder           buildah" in lines
 
 
+@pytest.mark.parametrize("output", [None, "a: b", "v2.17.0"])
+def test_helm_that_cannot_be_used_is_a_problem_with_its_remedy(
+    hvdchart: Command, cluster: FakeCluster, programs: Path, output: str | None
+) -> None:
+    """A colon in the name or in the output is no end of the problem."""
+    name = "my: helm"
+    if output is not None:
+        (programs / name).write_text(f"#!/bin/sh\necho '{output}'\n")
+        (programs / name).chmod(0o755)
+    done = hvdchart("doctor", "--helm", name, "-o", "json")
+    (found,) = (each for each in json.loads(done.output) if each["subject"] == "Helm")
+    assert found["state"] == "problem"
+    assert name in found["text"]
+    assert "--helm PATH" in found["remedy"]
+    assert name not in found["remedy"]
+
+
 def test_workers_without_a_master_are_a_problem(hvdchart: Command, cluster: FakeCluster) -> None:
     """A quota, for instance, has refused the Job: nothing in the cluster ends them."""
     cluster.put("statefulsets", STATEFUL_SET)
