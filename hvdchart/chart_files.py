@@ -71,12 +71,8 @@ def max_workers() -> int:
 
 
 def is_charts_volume(name: str) -> bool:
-    """Return whether the chart's pods have a volume of this name.
-
-    Values may or may not replace it.
-    """
-    reserved = read_data("resources.json")["reserved"]
-    return name in (*reserved["volumes"], *reserved["replaceableVolumes"])
+    """Return whether the chart's pods have a volume of this name, so that values must not."""
+    return name in read_data("resources.json")["reserved"]["volumes"]
 
 
 def is_charts_variable(name: str) -> bool:

@@ -52,8 +52,7 @@ def test_hvdchart_knows_the_volumes_of_the_chart() -> None:
     values: Values = {**EVERY_POD, "code": {"files": {"train.py": ""}}}
     pods = pod_specs(render(values)).values()
     used = {volume["name"] for pod in pods for volume in pod["volumes"]} - {"data"}
-    reserved = read_data("resources.json")["reserved"]
-    assert used == {*reserved["volumes"], *reserved["replaceableVolumes"]}
+    assert used == {*read_data("resources.json")["reserved"]["volumes"]}
     assert all(is_charts_volume(name) for name in used)
     assert not is_charts_volume("data")
 

@@ -307,6 +307,24 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         {"volumes": [{"name": "mine", "emptyDir": {}}]},
     ),
     (
+        {"volumes": [{"name": "tmp", "emptyDir": {}}]},
+        ["volumes", '"tmp"'],
+        {"volumes": [{"name": "mine", "emptyDir": {}}]},
+    ),
+    (
+        {"volumes": [{"name": "shm", "emptyDir": {}}]},
+        ["volumes", '"shm"'],
+        {"volumes": [{"name": "mine", "emptyDir": {}}]},
+    ),
+    (
+        {"volumeMounts": [{"name": "x", "mountPath": "/data/..//horovod/./keys/"}]},
+        ["volumeMounts", "/data/..//horovod/./keys/"],
+        {
+            "volumes": [{"name": "x", "emptyDir": {}}],
+            "volumeMounts": [{"name": "x", "mountPath": "/data/keys"}],
+        },
+    ),
+    (
         {"volumeMounts": [{"name": "x", "mountPath": "/horovod/archive"}]},
         ["volumeMounts", "/horovod/archive"],
         {"volumeMounts": AT_DATA},

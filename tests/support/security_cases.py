@@ -108,7 +108,10 @@ SECURITY: dict[str, tuple[Values, str]] = {
     ),
     "folder of the node": (_volumes({"hostPath": {"path": "/mnt"}}), "privileged"),
     "folder of the node as /tmp": (
-        {"volumes": [{"name": "tmp", "hostPath": {"path": "/mnt"}}]},
+        {
+            "volumes": [{"name": "v", "hostPath": {"path": "/mnt"}}],
+            "volumeMounts": [{"name": "v", "mountPath": "/tmp"}],
+        },
         "privileged",
     ),
     "NFS": (_volumes({"nfs": {"server": "host.example", "path": "/a"}}), "baseline"),

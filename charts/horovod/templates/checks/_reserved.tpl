@@ -35,7 +35,7 @@ has the same of fields of pods.
       {{- include "horovod.refuse" (dict
         "what" (printf "%s has one named %q" $key .name)
         "why" "the chart has a volume of that name"
-        "do" "rename yours") -}}
+        "do" "rename yours, and mount it where you need it, also at /tmp or /dev/shm") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -48,7 +48,7 @@ has the same of fields of pods.
 {{- end -}}
 {{- range $key, $entries := $mounts -}}
   {{- range $entries -}}
-    {{- if regexMatch (printf "^(%s)$" $.facts.shared.reserved.mountPaths) .mountPath -}}
+    {{- if regexMatch (printf "^(%s)$" $.facts.shared.reserved.mountPaths) (clean .mountPath) -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s has the mountPath %s" $key .mountPath)
         "why" "the chart's own files are there"

@@ -182,7 +182,7 @@ def test_pod_security_is_that_of_the_namespaces_version(
             ["`workerGroups[b].podSpec.hostPID`"],
         ),
         (SECURITY["NFS"][0], ["nfs volume v0"]),
-        (SECURITY["folder of the node as /tmp"][0], ["hostPath volume tmp"]),
+        (SECURITY["folder of the node as /tmp"][0], ["hostPath volume v"]),
         (SECURITY["privileged init container"][0], ["privileged of the container added"]),
         (SECURITY["probe of another host"][0], ["`worker.container.livenessProbe.httpGet.host`"]),
         (SECURITY["no AppArmor by annotation"][0], ["annotation container.apparmor."]),
