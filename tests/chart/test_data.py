@@ -7,7 +7,16 @@ import json
 import pytest
 
 from tests.chart.cases import DATA, STAGING, on_disk
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
+from tests.chart.render import (
+    Manifest,
+    Values,
+    containers_of,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_settings,
+)
 
 
 def test_staging_can_write_its_own_data_and_reads_other_data_only() -> None:
@@ -20,6 +29,29 @@ def test_staging_can_write_its_own_data_and_reads_other_data_only() -> None:
         assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
         assert mounts["/data-of-others"]["readOnly"] is True
         assert DATA["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize("path", ["/data/set", "/tmp/set"])
+def test_containers_with_a_tmp_of_their_own_mount_each_path_once(path: str) -> None:
+    """The API server refuses a path twice. The user's /tmp is theirs where the data are in it."""
+    volumes: Values = {
+        "volumes": [{"name": "disk", "hostPath": {"path": "/mnt"}}],
+        "volumeMounts": [
+            {"name": "disk", "mountPath": "/data"},
+            {"name": "disk", "mountPath": "/tmp", "subPath": "x"},
+        ],
+        "staging": {**STAGING, "path": path},
+        "results": {"command": ["true"], "path": path},
+    }
+    own = [
+        each for each in containers_of(render(volumes)) if each["name"] in ("staging", "results")
+    ]
+    assert len(own) == 2
+    for container in own:
+        mounts = [(mount["mountPath"], mount["name"]) for mount in container["volumeMounts"]]
+        assert len(dict(mounts)) == len(mounts)
+        assert dict(mounts)["/tmp"] == ("disk" if path.startswith("/tmp") else "tmp")
+        assert dict(mounts)["/data"] == "disk"
 
 
 def test_staging_does_not_run_in_the_master() -> None:

@@ -26,13 +26,19 @@ it with the master, and its exit code is not the pod's.
   securityContext:
     {{- toYaml .facts.values.securityContext | nindent 4 }}
   volumeMounts:
+    {{- /* A /tmp of the user's is the master's, unless the results are there. */}}
+    {{- $hasResultsInTmp := eq .facts.resultsMount.mountPath "/tmp" }}
+    {{- if not $hasResultsInTmp }}
     - {name: tmp, mountPath: /tmp, subPath: results}
+    {{- end }}
     {{- /* The master and this container exchange files in it. */}}
     - {name: generated, mountPath: /horovod/results, subPath: results}
     {{- /* Kubernetes gives the pod's token to each container that has nothing mounted there. */}}
     - {name: tmp, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, subPath: no-token, readOnly: true}
     {{- range .facts.values.volumeMounts }}
+    {{- if or $hasResultsInTmp (ne .mountPath "/tmp") }}
     - {{ toYaml . | nindent 6 | trim }}
+    {{- end }}
     {{- end }}
 {{- end }}
 {{- end }}

@@ -28,12 +28,18 @@ Call with (dict "root" $ "group" $group).
   securityContext:
     {{- toYaml .root.facts.values.securityContext | nindent 4 }}
   volumeMounts:
-    - {name: tmp, mountPath: /tmp, subPath: staging}
     {{- $stagingMount := .group.stagingMount }}
+    {{- /* A /tmp of the user's is the worker's, unless the data are there. */}}
+    {{- $hasDataInTmp := eq $stagingMount.mountPath "/tmp" }}
+    {{- if not $hasDataInTmp }}
+    - {name: tmp, mountPath: /tmp, subPath: staging}
+    {{- end }}
     {{- range .group.volumeMounts }}
+    {{- if or $hasDataInTmp (ne .mountPath "/tmp") }}
     {{- /* A mount that is read-only for the worker is writable here. */}}
     {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $stagingMount.mountPath) }}
     - {{ toYaml $mount | nindent 6 | trim }}
+    {{- end }}
     {{- end }}
 {{- end }}
 {{- end }}
