@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 
 # No setting is as large: Python can neither print nor convert numbers of any size.
-_LARGEST = 1e18
+_MAX_NUMBER = 1e18
 
 
 def _kind(expected: str, *kinds: type) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def check_kinds(settings: Mapping[str, Any]) -> None:
         kinds = setting.metadata["kinds"]
         expected = setting.metadata["expected"]
         is_other = isinstance(value, bool) and bool not in kinds
-        if isinstance(value, int | float) and abs(value) > _LARGEST:
-            problem = f"got a number beyond {_LARGEST:.0e}"
+        if isinstance(value, int | float) and abs(value) > _MAX_NUMBER:
+            problem = f"got a number beyond {_MAX_NUMBER:.0e}"
             raise SpecError("the settings", setting.name, problem, expected)
         if is_other or not isinstance(value, kinds) or not _is_in_range(value, setting.metadata):
             raise SpecError("the settings", setting.name, f"got {value!r}", expected)
