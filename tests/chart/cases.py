@@ -9,7 +9,6 @@ EVERY_POD: Values = {
     "podSecurityContext": {"runAsUser": None},
     "tensorboard": {"enabled": True, "logDir": "/data/logs"},
     "staging": {"command": ["true"], "path": "/data/set"},
-    "results": {"command": ["true"], "path": "/data"},
     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
 }
@@ -130,7 +129,7 @@ CASES: dict[str, Values] = {
         "networkPolicy": {"enabled": True},
         "serviceMesh": "Hold",
     },
-    "staging": {**DATA, "staging": STAGING, "results": {"command": ["true"], "path": "/data"}},
+    "staging": {**DATA, "staging": STAGING},
     "additions to pods": ADDITIONS,
     "named account": {"serviceAccount": {"create": False, "name": "masters"}},
     "overridden variables": {

@@ -1,4 +1,4 @@
-"""Data, results and code: staging, storing after the training, and the ConfigMap of the code."""
+"""Data and code: staging, and the ConfigMap of the code."""
 
 from __future__ import annotations
 

@@ -200,12 +200,10 @@ def test_queue_of_volcano_is_none_of_kueue() -> None:
 def test_init_containers_keep_the_guaranteed_class() -> None:
     exact = {"cpu": 4, "memory": "8Gi"}
     resources = {"requests": exact, "limits": {**exact, "nvidia.com/gpu": 1}}
-    master = {"resources": {"requests": exact, "limits": exact}}
-    values: Values = {**EVERY_POD, "worker": {"resources": resources}, "master": master}
-    pods = [template["spec"]["initContainers"] for template in run_pods(render(values))]
+    manifests = render({**EVERY_POD, "worker": {"resources": resources}})
+    (staging,) = pod_spec(one(manifests, "StatefulSet"))["initContainers"]
     # Only the main container gets the GPU.
-    without_gpu = {"requests": exact, "limits": exact}
-    assert [[each["resources"] for each in pod] for pod in pods] == [[without_gpu]] * 2
+    assert staging["resources"] == {"requests": exact, "limits": exact}
 
 
 @pytest.mark.parametrize(

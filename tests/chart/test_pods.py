@@ -218,7 +218,6 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
             "workerGroups": [{"name": "a", "env": twice[1:]}],
             "master": {"env": [*twice, variable("HOME", "/home/me")]},
             "staging": {**EVERY_POD["staging"], "env": twice},
-            "results": {**EVERY_POD["results"], "env": twice},
         }
     )
     winners = [
@@ -228,7 +227,7 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
         if entry["name"] == "TWICE"
     ]
     # The master is in the pod of `helm test` too.
-    names = ["master", "master", "results", "staging", "worker"]
+    names = ["master", "master", "staging", "worker"]
     assert sorted(winners) == [(name, "2") for name in names]
     assert variables(manifests, "Job")["HOME"] == "/home/me"
 

@@ -267,11 +267,6 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         {"worker": {"extraContainers": [{"name": "x"}]}},
     ),
     (
-        {"master": {"initContainers": [{"name": "results"}]}},
-        ["master.initContainers", '"results"'],
-        {"master": {"initContainers": [{"name": "x"}]}},
-    ),
-    (
         {"worker": {"initContainers": [{"name": "x"}], "extraContainers": [{"name": "x"}]}},
         ["worker.extraContainers", 'another container named "x"'],
         {"worker": {"extraContainers": [{"name": "y"}]}},
@@ -401,30 +396,6 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         {"staging": {"command": ["true"], "path": "/database"}, "volumeMounts": AT_DATA},
         ["staging.path", "volumeMounts"],
         {"staging": {"path": "/data/x"}},
-    ),
-    (
-        {"results": {"command": ["store"]}, "volumeMounts": AT_DATA},
-        ["results.path", "OUTPUT_PATH"],
-        {"results": {"path": "/data"}},
-    ),
-    (
-        {"results": {"command": ["store"], "path": "/data"}},
-        ["results.path", "volumeMounts"],
-        {"volumeMounts": AT_DATA},
-    ),
-    (
-        {
-            "results": {"command": ["s"], "path": "/data"},
-            "volumes": [{"name": "x", "emptyDir": {}}],
-            "volumeMounts": AT_DATA,
-        },
-        ["results.path", "emptyDir"],
-        {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "c"}}]},
-    ),
-    (
-        {"results": {"onFailure": True, "path": "/data"}, "volumeMounts": AT_DATA},
-        ["results.onFailure", "results.command"],
-        {"results": {"command": ["store"]}},
     ),
     (
         {"horovod": {"timeline": True}, "volumeMounts": AT_DATA},

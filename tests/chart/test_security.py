@@ -76,8 +76,6 @@ def test_containers_write_to_these_volumes_only() -> None:
     own = {"/horovod/generated", "/horovod/bin/hvd_pods"}
     assert writable == {
         "master": {"/tmp", *own, "/data"},
-        # Its directory of what the master has in /horovod/generated.
-        "results": {"/tmp", "/horovod/results", "/data"},
         "staging": {"/tmp", "/data"},
         "tensorboard": {"/tmp"},
         "worker": {"/tmp", "/dev/shm", *own, "/data"},
@@ -96,11 +94,10 @@ def test_strangers_commands_share_no_writable_folder_of_the_charts() -> None:
         (container["name"], mount["name"], mount.get("subPath"))
         for container in containers_of(render(EVERY_POD))
         for mount in container["volumeMounts"]
-        if container["name"] in ("staging", "results") and mount["mountPath"] != "/data"
+        if container["name"] == "staging" and mount["mountPath"] != "/data"
         if not mount.get("readOnly")
     }
-    exchange = ("results", "generated", "results")
-    assert shared == {("staging", "tmp", "staging"), ("results", "tmp", "results"), exchange}
+    assert shared == {("staging", "tmp", "staging")}
 
 
 @pytest.mark.promise("only the master and helm test have a token")
@@ -112,18 +109,6 @@ def test_only_the_master_and_helm_test_have_a_token() -> None:
 
 def test_pods_get_no_variables_of_services() -> None:
     assert {spec["enableServiceLinks"] for spec in pods().values()} == {False}
-
-
-def test_command_that_stores_the_results_gets_none_of_the_masters_rights() -> None:
-    """Kubernetes mounts the token where a container mounts nothing."""
-    token = "/var/run/secrets/kubernetes.io/serviceaccount"
-    hiding = {
-        container["name"]
-        for container in containers_of(render(EVERY_POD))
-        for mount in container["volumeMounts"]
-        if mount["mountPath"] == token
-    }
-    assert hiding == {"results"}
 
 
 def test_master_without_an_account_has_no_token() -> None:

@@ -24,13 +24,12 @@ from tests.chart.render import (
 
 # Values, and what follows from them: of `seen`; None is what is not there.
 EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
-    "no values: defaults of fusion, preload and results": (
+    "no values: defaults of fusion and preload": (
         {},
         {
             "HVD_FUSION_BY_RANKS": "1",
             "HOROVOD_FUSION_THRESHOLD": None,
             "HVD_PRELOAD": None,
-            "results_timeout_seconds": 0,
         },
     ),
     "no values: no timeline, autotuning or suspension": (
@@ -56,14 +55,6 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
     "variable of workers reaches the master": (
         {"worker": {"env": [{"name": "HVD_TAG_OUTPUT", "value": "1"}]}},
         {"HVD_TAG_OUTPUT": "1", "master HVD_TAG_OUTPUT": "1"},
-    ),
-    "results are stored within an hour": (
-        {
-            "results": {"command": ["store"], "path": "/o"},
-            "volumes": [{"name": "o", "hostPath": {"path": "/o"}}],
-            "volumeMounts": [{"name": "o", "mountPath": "/o"}],
-        },
-        {"results_timeout_seconds": 3600, "results_on_failure": False},
     ),
     "no values: no variables of a transport": (
         {},

@@ -19,7 +19,6 @@ BASE: Values = {
     "metrics": {"enabled": True},
     "tensorboard": {"enabled": True, "logDir": "/zzlogs/of-run"},
     "staging": {"path": "/zzdata/set", "command": ["zzfetch"]},
-    "results": {"command": ["zzstore"]},
     "volumes": [{"name": "logs", "hostPath": {"path": "/a"}}, {"name": "data", "emptyDir": {}}],
     "volumeMounts": [
         {"name": "logs", "mountPath": "/zzlogs"},
@@ -102,11 +101,6 @@ MARKED: Values = {
         "allowFrom": [{"podSelector": {"zz86": "x"}}],
     },
     "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},
-    "results": {
-        "image": {"repository": "zz83"},
-        "env": [{"name": "ZZ84", "value": "x"}],
-        "timeoutSeconds": 7085,
-    },
     "shm": {"sizeLimit": "7044Mi"},
     "podSecurityContext": {
         "runAsUser": 7045,
@@ -155,8 +149,6 @@ CHANGED: dict[str, Any] = {
     "metrics.enabled": False,
     "staging.verify": "Checksum",
     "staging.nodes": "Required",
-    "results.path": "/zzlogs",
-    "results.onFailure": True,
     "cleanup": "Never",
     "podSecurityContext": {"runAsNonRoot": False, "fsGroupChangePolicy": "Always"},
     "securityContext": {"allowPrivilegeEscalation": True, "readOnlyRootFilesystem": False},
@@ -175,7 +167,6 @@ WITH: dict[str, Values] = {
 NEEDED = {"cleanup", "launch.binding.to"}
 # Values that BASE sets because others need them, and those that only other charts read.
 IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}
-IN_BASE |= {"results.command"}
 UNREAD = {"enabled", "global", "programs"}
 
 

@@ -1,4 +1,4 @@
-"""Data from a server to the nodes, training where they are, and results back to the server."""
+"""Data from a server to the nodes, and training where they are."""
 
 from __future__ import annotations
 
@@ -22,41 +22,23 @@ class Files(http.server.SimpleHTTPRequestHandler):
             self.send_error(http.HTTPStatus.UNAUTHORIZED)
             return False
         return True
-    def do_PUT(self):
-        with open(self.translate_path(self.path), 'wb') as file:
-            file.write(self.rfile.read(int(self.headers['Content-Length'])))
-        self.send_response(http.HTTPStatus.CREATED)
-        self.end_headers()
 http.server.ThreadingHTTPServer(('', 9000), Files).serve_forever()
 """
-# Get the file of a URL into this folder, or put it there.
+# Get the file of a URL into this folder.
 GET = """
 import os, shutil, sys, urllib.request
 wanted = urllib.request.Request(sys.argv[1], headers={'Authorization': os.environ['TOKEN']})
 with urllib.request.urlopen(wanted) as answer, open(os.path.basename(sys.argv[1]), 'wb') as file:
     shutil.copyfileobj(answer, file)
 """
-PUT = """
-import os, sys, urllib.request
-with open(os.path.basename(sys.argv[1]), 'rb') as file:
-    data = file.read()
-headers = {'Authorization': os.environ['TOKEN']}
-urllib.request.urlopen(urllib.request.Request(sys.argv[1], data, headers, method='PUT')).close()
-"""
-# Of each rank: it reads the data, and rank 0 writes what came of it.
-TRAIN = """
-import os
-seen = open('/data/set/numbers').read()
-print('SEEN', seen)
-if os.environ['OMPI_COMM_WORLD_RANK'] == '0':
-    open('/output/model', 'w').write(str(sum(map(int, seen.split()))))
-"""
+# Of each rank: it reads the data.
+TRAIN = "print('SEEN', open('/data/set/numbers').read())"
 
 
 @pytest.fixture(scope="class")
 def folders(node_folder: Path) -> Path:
-    """The server's folders `data`, which has a data set, and `results`, and what the pods mount."""
-    for name in ("data/set", "results/first", "node", "output"):
+    """The server's folder `data`, which has a data set, and what the pods mount."""
+    for name in ("data/set", "node"):
         (node_folder / name).mkdir(parents=True)
     (node_folder / "data/set/numbers").write_text("1 2 3")
     for path in [node_folder, *node_folder.rglob("*")]:
@@ -99,33 +81,21 @@ def empty_node(privileged: Namespace) -> Iterator[str]:
         yield name
 
 
-def values(folders: Path, server: str, run: str) -> Values:
-    """A run that fetches the data set to its nodes, and stores its results under its name."""
-    mounted = {"data": "node", "output": "output"}
+def values(folders: Path, server: str) -> Values:
+    """A run that fetches the data set to its nodes."""
     secret = {"secretKeyRef": {"name": "server", "key": "token"}}
     token = [{"name": "TOKEN", "valueFrom": secret}]
-    results = f"{server}/results/{run}/model"
     return {
-        "worker": {"number": 2, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
+        "worker": {"number": 2},
         "master": {"args": ["python3", "-c", TRAIN], "backoffLimit": 0},
-        "volumes": [
-            {"name": name, "hostPath": {"path": str(folders / folder)}}
-            for name, folder in mounted.items()
-        ],
-        "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in mounted],
+        "volumes": [{"name": "data", "hostPath": {"path": str(folders / "node")}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         "staging": {
             "path": "/data/set",
             "command": ["python3", "-c", GET, f"{server}/data/set/numbers"],
             "env": token,
         },
-        "results": {"command": ["python3", "-c", PUT, results], "env": token},
     }
-
-
-def reasons(namespace: Namespace, job: str) -> set[str]:
-    """The reasons of the Job's events."""
-    items = namespace.get("events", "--field-selector", f"involvedObject.name={job}")["items"]
-    return {item["reason"] for item in items}
 
 
 def node_list(namespace: Namespace) -> dict[str, str]:
@@ -137,8 +107,8 @@ def node_list(namespace: Namespace) -> dict[str, str]:
 
 @pytest.fixture(scope="class")
 def first_log(privileged: Namespace, folders: Path, server: str, empty_node: str) -> str:
-    """The log of a run that has fetched the data and stored its results."""
-    return privileged.train("hvd", values(folders, server, "first"))
+    """The log of a run that has fetched the data."""
+    return privileged.train("hvd", values(folders, server))
 
 
 @pytest.fixture(scope="class")
@@ -147,17 +117,16 @@ def staged_nodes(
 ) -> list[str]:
     """The nodes that the first run has listed, after a second release has run with its data.
 
-    The server does not have the data any more, and the second run cannot store its results.
+    The server does not have the data any more.
     """
     nodes = sorted(node_list(privileged))
     privileged.helm("uninstall", "hvd")
     privileged.wait_for_no_workers("hvd")
     (folders / "data/set/numbers").unlink()
-    second = values(folders, server, "second")
+    second = values(folders, server)
     second["worker"]["tolerations"] = [{"key": "hvd-test", "value": empty_node}]
-    second["worker"]["env"].append({"name": "ANOTHER", "value": "run"})
+    second["worker"]["env"] = [{"name": "ANOTHER", "value": "run"}]
     second["staging"]["nodes"] = "Required"
-    second["results"] |= {"command": ["false"], "timeoutSeconds": 9}
     second["cleanup"] = "Never"
     privileged.train("hvd", second)
     return nodes
@@ -166,12 +135,6 @@ def staged_nodes(
 class TestDataFromAServer:
     def test_each_rank_reads_the_data(self, first_log: str) -> None:
         assert first_log.count("SEEN 1 2 3") == 2
-
-    def test_results_go_back_to_the_server(
-        self, first_log: str, privileged: Namespace, folders: Path
-    ) -> None:
-        assert (folders / "results/first/model").read_text() == "6"
-        assert "ResultsStored" in reasons(privileged, privileged.job("hvd"))
 
     def test_node_that_has_no_data_is_not_listed(
         self, first_log: str, privileged: Namespace, empty_node: str
@@ -197,9 +160,3 @@ class TestDataFromAServer:
         assert privileged.get("pod", worker)["spec"]["nodeName"] in staged_nodes
         log = privileged.kubectl("logs", worker, "--container", "staging")
         assert "/data/set is filled: 1 files" in log
-
-    def test_training_has_finished_although_its_results_are_not_stored(
-        self, staged_nodes: list[str], privileged: Namespace
-    ) -> None:
-        reported = reasons(privileged, privileged.job("hvd"))
-        assert {"Finished", "ResultsNotStored"} <= reported

@@ -44,8 +44,6 @@ def describe_run(**changes: Any) -> str:
         "lost_after_seconds": 0,
         "is_lost_after_default": False,
         "shrink_after_seconds": 0,
-        "results_timeout_seconds": 0,
-        "results_on_failure": False,
         "backoff_limit": 0,
     }
     document.update(changes)

@@ -27,7 +27,6 @@ from hvd_pods.rules.effects import (
     ShowStacks,
     StartLauncher,
     StopProgress,
-    StoreResults,
     WatchWorkers,
     WriteRecord,
 )
@@ -52,7 +51,6 @@ from hvd_pods.rules.events import (
     RecordRead,
     RecordReleased,
     RecordWritten,
-    ResultsStored,
     StacksShown,
     Started,
     Timer,
@@ -260,7 +258,6 @@ class World:
             ShowStacks: [StacksShown(attempt)],
             StopProgress: [ProgressStopped(attempt)],
             ScaleDown: [WorkersScaled()],
-            StoreResults: [ResultsStored(""), ResultsStored("exit code 1")],
             ReleaseRecord: [RecordReleased()],
         }
         return several.get(kind, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hvd_pods.shared.record import FAILED, FINISHED, LEASE_KEPT, STORED, RecordKey
+from hvd_pods.shared.record import FAILED, FINISHED, LEASE_KEPT, RecordKey
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.release import Object, Release, component_of, condition_of, is_child
 from hvdchart.run.state.run_problems import remedy_for_refusal, waits_for
@@ -44,7 +44,7 @@ def judge(run: NewestRun) -> Judgement:
     if job["spec"].get("suspend"):
         return Judgement("suspended", "the run is stopped", f"continue it: {again}")
     if record.get(RecordKey.STATE) in (FINISHED, FAILED):
-        # The master stores results, and scales down the workers, which are no longer needed.
+        # The master scales down the workers, which are no longer needed.
         return Judgement("finishing", record.get(RecordKey.REASON, ""))
     if not run.release.stateful_sets:
         reason = "the StatefulSets of the run's workers were deleted"
@@ -146,15 +146,9 @@ def _why_no_job(release: Release) -> str:
 
 
 def _what_lacks(release: Release) -> str:
-    """Explain why a finished run has no results or workers; empty if there is no problem."""
-    how = release.record.get(RecordKey.RESULTS, "")
+    """Explain why a finished run has no workers; empty if there is no problem."""
     note = release.record.get(RecordKey.LEASE, "")
-    reasons = []
-    if how not in ("", STORED):
-        reasons.append(f"the results could not be stored: {how}")
-    if note not in ("", LEASE_KEPT):
-        reasons.append(f"its workers were removed: {note}")
-    return "; ".join(reasons)
+    return "" if note in ("", LEASE_KEPT) else f"its workers were removed: {note}"
 
 
 def _failed(condition: Object, run: NewestRun) -> Judgement:

@@ -90,8 +90,8 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
     properties: dict[str, Any],
 ) -> None:
     properties["launch"]["properties"]["lostAfterSeconds"]["effective"] = 15
-    properties["results"]["properties"]["timeoutSeconds"]["effective"] = 60
-    expected = r"default .*: launch\.lostAfterSeconds, results\.timeoutSeconds$"
+    properties["launch"]["properties"]["shrinkAfterSeconds"]["effective"] = 60
+    expected = r"default .*: launch\.lostAfterSeconds, launch\.shrinkAfterSeconds$"
     with pytest.raises(SystemExit, match=expected):
         chart_docs.generated_texts()
 

@@ -18,7 +18,6 @@ from hvd_pods.master import (
     launcher_effects,
     main,
     mpi,
-    results,
     worker_access,
 )
 from hvd_pods.pod import reporting
@@ -107,7 +106,6 @@ def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
         mpi,
         main,
         agent_connection,
-        results,
         launcher_effects,
         worker_access,
         code_effects,

@@ -43,8 +43,6 @@ alone has the chart's variables beside those of the values.
 {{- include "horovod.checkCode" . -}}
 {{- include "horovod.checkStaging" . -}}
 {{- include "horovod.checkStagingMounts" . -}}
-{{- include "horovod.checkResults" . -}}
-{{- include "horovod.checkResultsMount" . -}}
 {{- if .facts.hasAccess -}}
   {{- include "horovod.checkKeysExist" . -}}
   {{- include "horovod.checkPortInUse" . -}}

@@ -7,7 +7,6 @@ has the same of fields of pods.
 {{- $reserved := .facts.shared.reserved -}}
 {{- $environments := dict "master.env" .facts.values.master.env -}}
 {{- $_ := set $environments "staging.env" .facts.values.staging.env -}}
-{{- $_ := set $environments "results.env" .facts.values.results.env -}}
 {{- range .facts.groups -}}
   {{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
 {{- end -}}
@@ -98,7 +97,7 @@ has the same of fields of pods.
   {{- $names := list -}}
   {{- range $key := list "initContainers" "extraContainers" -}}
     {{- range get $values $key | default list -}}
-      {{- if has .name (list "master" "worker" "staging" "results") -}}
+      {{- if has .name (list "master" "worker" "staging") -}}
         {{- include "horovod.refuse" (dict
           "what" (printf "%s.%s has a container named %q" $owner $key .name)
           "why" "the chart has a container of that name"

@@ -1,4 +1,4 @@
-{{/* The user's code and command, and the directories of data, results and logs. */}}
+{{/* The user's code and command, and the directories of data, output and logs. */}}
 
 {{/*
 The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py).
@@ -85,7 +85,7 @@ Call with (dict "files" $map "prefix" "").
 
 {{/*
   command         the training command
-  resultsPath     what results.command stores at the end
+  outputPath      OUTPUT_PATH of the ranks
   logDir          what TensorBoard reads
 */}}
 {{- define "horovod.prepareScript" -}}
@@ -100,7 +100,7 @@ Call with (dict "files" $map "prefix" "").
 {{- $variable := dict "env" .facts.values.worker.env "name" "OUTPUT_PATH" -}}
 {{- $output := (include "horovod.envEntry" $variable | fromJson).value | default "" -}}
 {{- $_ := set .facts "command" $command -}}
-{{- $_ := set .facts "resultsPath" (.facts.values.results.path | default $output) -}}
+{{- $_ := set .facts "outputPath" $output -}}
 {{- $_ := set .facts "logDir" (.facts.values.tensorboard.logDir | default $output) -}}
 {{- end }}
 
@@ -108,8 +108,7 @@ Call with (dict "files" $map "prefix" "").
 The entries of volumeMounts that contain these directories; {} where none does.
   stagingPath     the directory that staging.command fills
   groups[].stagingMount  the group's entry that contains it
-  groups[].resultsMount  the group's entry that contains resultsPath
-  resultsMount    the release's entry that contains resultsPath
+  groups[].outputMount  the group's entry that contains outputPath
   logMount        the release's entry that contains logDir
 */}}
 {{- define "horovod.prepareMounts" -}}
@@ -118,13 +117,11 @@ The entries of volumeMounts that contain these directories; {} where none does.
 {{- $_ := set $facts "stagingPath" (trimSuffix "/" $facts.values.staging.path) -}}
 {{- range $group := $facts.groups -}}
   {{- $staged := dict "mounts" .volumeMounts "path" $facts.stagingPath -}}
-  {{- $written := dict "mounts" .volumeMounts "path" $facts.resultsPath -}}
+  {{- $written := dict "mounts" .volumeMounts "path" $facts.outputPath -}}
   {{- $_ := set $group "stagingMount" (include "horovod.mountOf" $staged | fromJson) -}}
-  {{- $_ := set $group "resultsMount" (include "horovod.mountOf" $written | fromJson) -}}
+  {{- $_ := set $group "outputMount" (include "horovod.mountOf" $written | fromJson) -}}
 {{- end -}}
-{{- $stored := dict "mounts" $mounts "path" (trimSuffix "/" $facts.resultsPath) -}}
 {{- $logged := dict "mounts" $mounts "path" $facts.logDir -}}
-{{- $_ := set $facts "resultsMount" (include "horovod.mountOf" $stored | fromJson) -}}
 {{- $_ := set $facts "logMount" (include "horovod.mountOf" $logged | fromJson) -}}
 {{- end }}
 

@@ -209,14 +209,11 @@ kueue.x-k8s.io/pod-suspending-parent: horovod
 What the master is told of values whose use depends on another one.
   masterInterface  network.interface; empty with hostNetwork, because only the workers have it then
   retries         master.backoffLimit for a master without a ServiceAccount; 0 with one, which reads the Job
-  resultsTimeout  results.timeoutSeconds; 0 without results.command
 */}}
 {{- define "horovod.prepareSettings" -}}
 {{- $values := .facts.values -}}
-{{- $timeout := int .facts.effective.results.timeoutSeconds -}}
 {{- $_ := set .facts "masterInterface" (ternary "" $values.network.interface $values.hostNetwork) -}}
 {{- $_ := set .facts "retries" (ternary (int $values.master.backoffLimit) 0 (eq .facts.serviceAccount "")) -}}
-{{- $_ := set .facts "resultsTimeout" (ternary 0 $timeout (empty $values.results.command)) -}}
 {{- end }}
 
 {{/*
@@ -237,7 +234,7 @@ the settings only. */ -}}
 
 {{/*
   testPod         the pod of `helm test`, if there is one: the template of the master's pod with the program
-                  of the test, and without what stores results
+                  of the test
 */}}
 {{- define "horovod.prepareTest" -}}
 {{- $facts := .facts -}}
@@ -253,11 +250,6 @@ the settings only. */ -}}
 {{- $_ := set $master "command" (concat $unpack $program) -}}
 {{- $_ := set $master "env" (concat $master.env (include "horovod.testVariables" . | fromYamlArray)) -}}
 {{- $_ := unset $master "ports" -}}
-{{- $initContainers := list -}}
-{{- range $pod.spec.initContainers -}}
-  {{- if ne .name "results" -}}{{- $initContainers = append $initContainers . -}}{{- end -}}
-{{- end -}}
-{{- $_ := set $pod.spec "initContainers" $initContainers -}}
 {{- $_ := set $facts "testPod" $pod -}}
 {{- end }}
 

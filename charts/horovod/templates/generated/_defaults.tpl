@@ -79,13 +79,6 @@
     "verify": "Size",
     "nodes": "Preferred"
   },
-  "results": {
-    "command": [],
-    "path": "",
-    "image": {},
-    "env": [],
-    "onFailure": false
-  },
   "cleanup": "OnSuccess",
   "session": {
     "id": "",

@@ -12,9 +12,6 @@
     "lostAfterSeconds": 12,
     "shrinkAfterSeconds": 30,
     "stallTimeoutSeconds": 3600
-  },
-  "results": {
-    "timeoutSeconds": 3600
   }
 }
 {{- end }}

@@ -185,19 +185,6 @@
       "verify": null,
       "nodes": "Preferred"
     },
-    "results": {
-      "command": [],
-      "path": "",
-      "image": {
-        "repository": "",
-        "tag": "",
-        "digest": "",
-        "pullPolicy": ""
-      },
-      "env": [],
-      "onFailure": false,
-      "timeoutSeconds": null
-    },
     "network": {
       "interface": "",
       "transport": ""

@@ -28,8 +28,7 @@ spec:
   {{- with include "horovod.addedPodFields" $master }}
   {{- . | trim | nindent 2 }}
   {{- end }}
-  {{- $added := include "horovod.addedContainers" (dict "root" . "containers" $master.initContainers) }}
-  {{- with print $added (include "horovod.resultsContainer" .) }}
+  {{- with include "horovod.addedContainers" (dict "root" . "containers" $master.initContainers) }}
   initContainers:
     {{- . | trim | nindent 4 }}
   {{- end }}

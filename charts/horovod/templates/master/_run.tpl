@@ -53,7 +53,5 @@
   "fail_on_nan" .facts.values.launch.failOnNaN
   "allow_idle_workers" .facts.values.launch.allowIdleWorkers
   "grace_seconds" (int .facts.effective.master.terminationGracePeriodSeconds)
-  "results_timeout_seconds" .facts.resultsTimeout
-  "results_on_failure" .facts.values.results.onFailure
   | toJson -}}
 {{- end }}

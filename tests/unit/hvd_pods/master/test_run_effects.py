@@ -36,7 +36,6 @@ from hvd_pods.rules.events import (
     LauncherEnded,
     Prepared,
     RankMissing,
-    ResultsStored,
     WorkerAnswers,
     WorkerGone,
     WorkerProblem,
@@ -195,12 +194,12 @@ def test_calls_of_a_work_queue_keep_their_order_and_others_do_not_wait(
 
     queues.add("a", wait_for_end)
     queues.add("a", lambda: RankMissing(1, 1 // 0, "", 0.0))
-    queues.add("a", lambda: ResultsStored("later"))
-    queues.add("b", lambda: ResultsStored("other"))
-    taken.wait_for(ResultsStored)
+    queues.add("a", lambda: RankMissing(1, 2, "later", 0.0))
+    queues.add("b", lambda: RankMissing(1, 2, "other", 0.0))
+    taken.wait_for(RankMissing)
     may_end.set()
-    taken.wait_for(ResultsStored, failure="later")
+    taken.wait_for(RankMissing, what="later")
     other, defect, later = taken.events
-    assert (other, later) == (ResultsStored("other"), ResultsStored("later"))
+    assert (other, later) == (RankMissing(1, 2, "other", 0.0), RankMissing(1, 2, "later", 0.0))
     assert isinstance(defect, InternalError)
     assert "ZeroDivisionError" in defect.traceback

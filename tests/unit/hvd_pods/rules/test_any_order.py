@@ -35,11 +35,9 @@ RUNS: dict[str, Run] = {
     "minimum": one_group(3, 4, 1, mode="direct", lost_after_seconds=3, shrink_after_seconds=5),
     "custom": one_group(mode="custom"),
     "no API": one_group(has_api_access=False, backoff_limit=2),
-    "lease": one_group(cleanup="Never", results_timeout_seconds=60),
+    "lease": one_group(cleanup="Never"),
     "queue": one_group(grace_seconds=20),
-    "results": one_group(
-        results_timeout_seconds=60, results_on_failure=True, stall_timeout_seconds=90
-    ),
+    "stall": one_group(stall_timeout_seconds=90),
 }
 # An earlier master of the Job has left ranks that went on.
 LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "orphanFence": "7"}

@@ -1,4 +1,4 @@
-"""How a run ends: its workers, its results, and what another master of its Job continues with."""
+"""How a run ends: its workers, and what another master of its Job continues with."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from hvd_pods.rules.effects import (
     ReleaseRecord,
     ScaleDown,
     StartLauncher,
-    StoreResults,
     WriteRecord,
 )
-from hvd_pods.rules.events import PodsListed, RanksChecked, Started, Terminated
+from hvd_pods.rules.events import PodsListed, RanksChecked, Terminated
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE
 from hvd_pods.shared.notice_kinds import ENDED
 from hvd_pods.shared.objects import format_time
-from hvd_pods.shared.record import STORED
 from hvd_pods.shared.run import Run
 from tests.support.world import BEING_DELETED, JOB, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, lose, notice, training
@@ -294,31 +292,3 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
     world.end_launcher(1)
     world.settle(until=StartLauncher)
     assert bool(world.of(StartLauncher)) is goes_on
-
-
-@pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
-def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
-    run = one_group(results_timeout_seconds=60, results_on_failure=on_failure, cleanup="Always")
-    world = training(run)
-    world.end_launcher(code)
-    world.end()
-    is_stored = code == 0 or on_failure
-    assert bool(world.of(StoreResults)) is is_stored
-    record = world.of(ReleaseRecord)[0].data
-    assert record.get("results") == (STORED if is_stored else "")
-    kinds = [type(effect) for effect in world.effects]
-    assert not is_stored or kinds.index(ScaleDown) < kinds.index(StoreResults)
-    again = World(run, record={**record, "uid": "uid-0"})
-    again.put(Started())
-    again.end()
-    assert not again.of(StoreResults), "the record says that they are stored"
-
-
-def test_storing_ends_before_the_jobs_deadline() -> None:
-    """Kubernetes would otherwise call a run failed that has finished."""
-    world = training(results_timeout_seconds=60)
-    began = {"startTime": format_time(WALL + world.now)}
-    world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
-    world.end_launcher(0)
-    world.end()
-    assert world.of(StoreResults)[0].timeout_seconds <= 50 - 15

@@ -12,7 +12,6 @@ from hvd_pods.rules.effects import (
     ReadLease,
     ReleaseRecord,
     ScaleDown,
-    StoreResults,
     WriteRecord,
 )
 from hvd_pods.rules.events import (
@@ -224,19 +223,6 @@ def test_run_that_another_master_continues_keeps_its_workers() -> None:
     world.answer_all()
     world.put(Terminated())
     world.end_launcher(1)
-    world.end()
-    assert not world.of(ScaleDown)
-
-
-def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> None:
-    run = one_group(cleanup="Never", results_timeout_seconds=600)
-    world = World(run, job=leased(SECONDS))
-    world.train()
-    world.answer_all()
-    world.end_launcher(0)
-    world.settle(until=StoreResults)
-    world.put(Terminated())
-    world.job = REPLACED
     world.end()
     assert not world.of(ScaleDown)
 

@@ -136,7 +136,6 @@ def test_the_library_shows_what_the_master_calls_a_problem(
     ("kind", "name", "limit"),
     [
         ("container", "master", "`master.resources.limits.memory`"),
-        ("initContainer", "results", "`master.resources.limits.memory`"),
         ("container", "worker", "`worker.resources.limits.memory`"),
         ("initContainer", "staging", "`worker.resources.limits.memory`"),
         ("container", "tensorboard", "`tensorboard.resources.limits.memory`"),

@@ -8,7 +8,7 @@ from functools import partial
 
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api
-from hvd_pods.master import results, work_queues
+from hvd_pods.master import work_queues
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.code_effects import CodeEffects
 from hvd_pods.master.effect_registry import carries_out, methods_of
@@ -33,10 +33,9 @@ from hvd_pods.rules.effects import (
     ReportFailure,
     StopProgress,
     StopWatching,
-    StoreResults,
     WorkerEffect,
 )
-from hvd_pods.rules.events import Event, EventSink, ProgressStopped, ResultsStored
+from hvd_pods.rules.events import Event, EventSink, ProgressStopped
 from hvd_pods.rules.state import Assignment, RunState
 from hvd_pods.shared import contract
 
@@ -164,10 +163,3 @@ class EffectRunner:
         if progress:
             progress.close(wait_for_last_step=effect.wait_for_last_step)
         return ProgressStopped(effect.attempt)
-
-    @carries_out(StoreResults, work_queues.RESULTS)
-    def store_results(self, effect: StoreResults) -> Event:
-        """Make the sidecar store the results."""
-        return ResultsStored(
-            results.store(results.EXCHANGE, effect.timeout_seconds, self._stopped.is_set)
-        )

@@ -292,7 +292,6 @@ def bandwidth_run(run: Run) -> Run:
         mode=mode,
         args=args,
         grace_seconds=RANK_GRACE_PERIOD_SECONDS,
-        results_timeout_seconds=0.0,
         fail_on_nan=False,
     )
 

@@ -65,7 +65,6 @@ from hvd_pods.rules.events import (
     RecordRead,
     RecordReleased,
     RecordWritten,
-    ResultsStored,
     StacksShown,
     Started,
     Terminated,
@@ -346,7 +345,7 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
 def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
     """Continue after the workers are scaled down, or the log names the failures."""
     if decision.state.activity == Activity.FINISHING:
-        run_end.store_results(decision)
+        run_end.end_or_keep_workers(decision)
     elif decision.state.activity == Activity.KEEPING_WORKERS:
         decision.end_master()
 
@@ -453,7 +452,6 @@ HANDLERS: Mapping[type, Handler] = dict(
         _on(AttemptOver, on_attempt_ends),
         _on(ProgressStopped, on_progress_stopped),
         _on(WorkersScaled, on_workers_scaled),
-        _on(ResultsStored, run_end.on_results),
         _on(EndReached, on_end_reached),
         _on(Terminated, on_terminated),
         _on(Timer, on_timer),

@@ -127,7 +127,6 @@ class Decision:
             RecordKey.FAILURES: str(self.state.failures),
             RecordKey.STATE: state,
             RecordKey.REASON: reason,
-            RecordKey.RESULTS: self.state.results,
             RecordKey.LEASE: self.state.lease.note,
             RecordKey.TIME: format_time(self.wall),
         }
@@ -154,7 +153,6 @@ class Decision:
         """Request the release of the record, if this master holds it."""
         lock = self.state.record_lock
         if lock.is_held and not lock.lost_to:
-            results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}
-            self.add_effects(ReleaseRecord({**self.state.record_data(), **results}, lock.fence))
+            self.add_effects(ReleaseRecord(self.state.record_data(), lock.fence))
         else:
             self.add_event(RecordReleased())

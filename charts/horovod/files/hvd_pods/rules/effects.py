@@ -310,13 +310,6 @@ class ScaleDown(Effect):
 
 
 @dataclass(frozen=True)
-class StoreResults(Effect):
-    """Make the sidecar store the results within `timeout_seconds`: ResultsStored follows."""
-
-    timeout_seconds: float
-
-
-@dataclass(frozen=True)
 class Interrupt(Effect):
     """Make waiting calls give up soon: this pod is asked to end."""
 

@@ -361,13 +361,6 @@ class WorkersScaled(Event):
 
 
 @dataclass(frozen=True)
-class ResultsStored(Event):
-    """The sidecar has stored the results; `failure` is the reason if it has not, else empty."""
-
-    failure: str
-
-
-@dataclass(frozen=True)
 class RecordReleased(Event):
     """The record was released, or the API server did not accept the release in time."""
 

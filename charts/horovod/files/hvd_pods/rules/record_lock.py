@@ -147,7 +147,6 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
     if not run.has_api_access:
         decision.add_event(AttemptDue())
     elif has_ended(run, data, assignment.uid):
-        decision.state = replace(decision.state, results=data.get(RecordKey.RESULTS, ""))
         run_end.repeat_end(decision, data)
     else:
         decision.state = replace(decision.state, activity=Activity.READING)
@@ -247,7 +246,7 @@ def lose(decision: Decision, holder: str) -> None:
     elif activity in (Activity.FINISHING, Activity.KEEPING_WORKERS):
         # The result of the training is final; the other master does the rest.
         decision.end_master()
-    elif activity != Activity.STORING:
+    else:
         decision.add_event(EndReached(superseded(holder)))
 
 

@@ -1,4 +1,4 @@
-"""Rules of the end: how it is recorded, `cleanup`, and the results."""
+"""Rules of the end: how it is recorded, and `cleanup`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Mapping
 
 from hvd_pods.rules import kept_workers
 from hvd_pods.rules.decision import END, Decision
-from hvd_pods.rules.effects import ReadJob, ReportFailure, ScaleDown, StoreResults
-from hvd_pods.rules.events import ResultsStored
+from hvd_pods.rules.effects import ReadJob, ReportFailure, ScaleDown
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.contract import CLEANUP
-from hvd_pods.shared.errors import ConfigurationError, InterruptedRunError, RunError
+from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
-from hvd_pods.shared.record import FAILED, FINISHED, RUNNING, STORED, RecordKey
+from hvd_pods.shared.record import FAILED, FINISHED, RUNNING, RecordKey
 from hvd_pods.shared.run_events import RunEvent
 
 
@@ -51,16 +50,16 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     elif not state.run.has_api_access:
         if state.run.cleanup != "Never":
             decision.log("the workers stay: without a service account the master cannot scale them")
-        store_results(decision)
+        end_or_keep_workers(decision)
     elif not state.job.is_own:
         decision.log("the workers are not scaled down: the next run of the release may use them")
-        store_results(decision)
+        end_or_keep_workers(decision)
     elif problem and state.job.is_withdrawn:
         # Only this master can scale the workers down. The run may continue later.
         decision.set_entry(RUNNING, str(problem))
         decision.write_record(END, retry_seconds=None)
     elif state.is_terminating and state.job.will_retry(code, decision.wall):
-        store_results(decision)
+        end_or_keep_workers(decision)
     else:
         decision.set_entry(FAILED if problem else FINISHED, str(problem or ""))
         decision.write_record(END, retry_seconds=None)
@@ -79,7 +78,7 @@ def clean_up(decision: Decision) -> None:
         decision.state = replace(decision.state, are_workers_gone=True)
         decision.add_effects(ScaleDown())
     else:
-        store_results(decision)
+        end_or_keep_workers(decision)
 
 
 def leave_workers(decision: Decision) -> None:
@@ -89,53 +88,6 @@ def leave_workers(decision: Decision) -> None:
         "the workers are not scaled down: nothing shows that no other master has them; to do it "
         f"yourself: kubectl scale statefulset --replicas 0 {names}"
     )
-    store_results(decision)
-
-
-def store_results(decision: Decision) -> None:
-    """Store the results if the run has ended and asks for that; then end this master."""
-    state = decision.state
-    run = state.run
-    problem = state.problem
-    is_wanted = run.results_timeout_seconds and (problem is None or run.results_on_failure)
-    has_result = not isinstance(problem, InterruptedRunError)
-    if not (has_result and is_wanted) or state.results == STORED:
-        end_or_keep_workers(decision)
-        return
-    left = state.job.seconds_left(decision.wall)
-    decision.state = replace(state, activity=Activity.STORING)
-    decision.add_effects(StoreResults(min(left, run.results_timeout_seconds)))
-
-
-def on_results(decision: Decision, event: ResultsStored) -> None:
-    """Note whether the results are stored. The outcome of the training stays the same."""
-    state = decision.state
-    problem = state.problem
-    results = event.failure or STORED
-    entry = {**state.entry, RecordKey.RESULTS: results} if state.entry else state.entry
-    decision.state = replace(state, results=results, entry=entry)
-    # Write this now: the following release of the record is retried only for seconds.
-    decision.write_record("results", retry_seconds=None)
-    if not event.failure:
-        decision.log("the results are stored")
-        decision.report(RunEvent.RESULTS_STORED, "the results are stored")
-        end_or_keep_workers(decision)
-        return
-    text = f"the results could not be stored: {event.failure}"
-    decision.report(RunEvent.RESULTS_NOT_STORED, text)
-    if problem:
-        decision.log(text)
-    else:
-        # The training has finished: the termination message is otherwise empty.
-        decision.add_effects(ReportFailure(RunError(text)))
-    again = InterruptedRunError(text)
-    if (
-        decision.state.is_terminating
-        and decision.state.job.is_own
-        and decision.state.job.will_retry(again.exit_code, decision.wall)
-    ):
-        # Another master stores the results.
-        decision.state = replace(decision.state, problem=again)
     end_or_keep_workers(decision)
 
 

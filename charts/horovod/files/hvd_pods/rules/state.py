@@ -40,7 +40,6 @@ class Activity(enum.Enum):
     DECIDING_RETRY = "until it knows whether another attempt may follow"
     PAUSING = "until the next attempt begins"
     FINISHING = "until the record has the end of the run and the workers are scaled down"
-    STORING = "until the results are stored"
     KEEPING_WORKERS = "until the session's lease ends, for which the workers of an ended run stay"
     HANDING_OVER = "until the queue sees a worker of the run's next admission"
     OVER = "until the record is released"
@@ -230,7 +229,6 @@ class RunState:
     entry: Mapping[str, str] = field(default_factory=dict)
     # The ordinals of the workers that have ranks, if they need not be the first ones.
     used_workers: str = ""
-    results: str = ""
     lease: SessionLease = field(default_factory=SessionLease)
     # The workers were scaled to zero, because the run has ended.
     are_workers_gone: bool = False

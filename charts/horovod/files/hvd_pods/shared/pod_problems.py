@@ -37,7 +37,6 @@ BAD_CONFIGURATION_WAIT_SECONDS = 60.0
 # The value with the resources of each container of the chart. Users' containers have their own.
 RESOURCES = {
     "master": "master.resources",
-    "results": "master.resources",
     "worker": "worker.resources",
     "staging": "worker.resources",
     "tensorboard": "tensorboard.resources",

@@ -14,8 +14,6 @@ from typing import Any, Mapping
 FINISHED = "Finished"
 FAILED = "Failed"
 RUNNING = "Running"
-# The results were stored. Otherwise, the record has the reason.
-STORED = "Stored"
 # State of the lease: the run has ended while its workers stay for the session's next one.
 LEASE_KEPT = "kept"
 # The most losses of a run to write and to read.
@@ -49,8 +47,7 @@ class RecordKey:
     STATE = "state"
     REASON = "reason"
     TIME = "time"
-    # The state of the results, and of the session's lease.
-    RESULTS = "results"
+    # The state of the session's lease.
     LEASE = "lease"
     # The UID of the Job that has started ranks, and the fence number of the last launch whose ranks
     # may go on without a master.

@@ -114,10 +114,6 @@ class Run:
     allow_idle_workers: bool
     # How long the master may take to end after a request to end.
     grace_seconds: float
-    # How long storing the results may take; 0 if there are no results to store.
-    results_timeout_seconds: float
-    # Whether the results of a run that failed are stored, too.
-    results_on_failure: bool
 
     @property
     def ranks(self) -> int:

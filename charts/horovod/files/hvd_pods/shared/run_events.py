@@ -27,8 +27,6 @@ class RunEvent(enum.Enum):
     WORKER_LOST = "WorkerLost", "fault"
     GPU_FAILED = "GpuFailed", "fault"
     FINISHED = "Finished", "end", True
-    RESULTS_STORED = "ResultsStored", "stage"
-    RESULTS_NOT_STORED = "ResultsNotStored", "warning"
     LEASE_ENDED = "LeaseEnded", "warning"
     FAILED = "Failed", "fault", True
 

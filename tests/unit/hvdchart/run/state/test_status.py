@@ -225,14 +225,6 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             "exit code 3",
             "",
         ),
-        ([], {"jobs": [DONE], "record": {"results": "Stored"}}, "finished", "", ""),
-        (
-            [],
-            {"jobs": [DONE], "record": {"results": "exit code 9"}},
-            "finished",
-            ".*: exit code 9$",
-            "",
-        ),
         # The last event about a pod that does not start.
         (
             beside(state=CREATING),
