@@ -30,7 +30,7 @@ from hvdchart.interrupts import interrupting_signals
 _COMMANDS = {
     "Train": ("run", "dev", "deploy", "undeploy", "stop", "restart", "scale", "wait"),
     "Watch": ("list", "status", "watch", "logs", "events", "top", "tensorboard", "timeline"),
-    "Look inside": ("stack", "debug", "exec", "report"),
+    "Look inside": ("stack", "exec", "report"),
     "Write a spec": ("init", "plan", "render", "discover", "migrate"),
     "Prepare and measure": ("doctor", "build", "image", "bench"),
 }

@@ -46,7 +46,7 @@ def examine_tools(helm: str) -> Iterator[Finding]:
     if kubectl:
         yield Finding("kubectl", "ok", kubectl)
     else:
-        callers = "exec, debug, stack, top, watch, tensorboard, timeline and hvdchart.launch"
+        callers = "exec, stack, top, watch, tensorboard, timeline and hvdchart.launch"
         remedy = f"{callers} call it: install it"
         yield Finding("kubectl", "unknown", "not on PATH", remedy)
 

@@ -103,7 +103,7 @@ def examine_rights(
             continue
         text = f"missing in namespace {namespace}: {_list(missing)}"
         if purpose == _OPTIONAL:
-            remedy = "exec, debug, stack, top, timeline and tensorboard need them"
+            remedy = "exec, stack, top, timeline and tensorboard need them"
             yield Finding(purpose, "unknown", text, remedy)
         else:
             remedy = (

@@ -221,8 +221,3 @@ class TestDailyCommands:
         assert re.search(r"\bstep \d+ \d+\.\d+", text), "the log"
         assert "state: Finished" in text, "the record"
         assert ("TRACKER_TOKEN" in text, SECRET in text) == (True, False), "the values"
-
-    def test_debug_has_the_code_that_was_deployed(self, finished: Run) -> None:
-        entered = finished.change("debug", "hvd", "0", "--", "ls")
-        files = sorted(path.name for path in finished.code.iterdir())
-        assert entered.stdout.split() == files, "the master has not handed the code over"

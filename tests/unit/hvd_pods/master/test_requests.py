@@ -92,7 +92,7 @@ def waits_for_another() -> World:
 # What the row is called, the run, and what is asked besides the effects of the master's loop.
 STATES: dict[str, tuple[Callable[[], World], float]] = {
     "trains": (trains, 0),
-    "trains, and `dev`, `debug`, `bench` or `launch` renews its lease": (is_kept, COMMAND),
+    "trains, and `dev`, `bench` or `launch` renews its lease": (is_kept, COMMAND),
     "trains on fewer workers than it has": (trains_on_fewer, WATCH),
     "waits for workers": (waits_for_workers, WATCH),
     "waits for another master of its release": (waits_for_another, 0),

@@ -125,7 +125,7 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     assert call.arguments[-2:] == ["--kube-context", "main"]
 
 
-@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"], ["debug"]])
+@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"]])
 def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str]
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
 
 
 @pytest.mark.parametrize("chart", ["parent", "horovod"])
-@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"], ["debug"]])
+@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"]])
 def test_a_run_of_a_parent_chart_is_not_changed(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str], chart: str
 ) -> None:

@@ -36,7 +36,6 @@ COMMANDS = {
             "restart",
             "tensorboard",
             "timeline",
-            "debug",
         )
     },
     "list": ("list",),
@@ -48,7 +47,7 @@ COMMANDS = {
     "bench": ("bench", SPEC),
 }
 # The commands that call Helm for an existing run.
-CHANGING = ("stop", "restart", "scale", "debug", "deploy", "run", "bench")
+CHANGING = ("stop", "restart", "scale", "deploy", "run", "bench")
 HELM_COMMANDS = {
     **{name: COMMANDS[name] for name in CHANGING},
     "undeploy": ("undeploy", "hvd"),

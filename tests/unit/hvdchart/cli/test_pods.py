@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,9 @@ from tests.unit.hvdchart.objects import (
     LABELS,
     RUNNING,
     STATEFUL_SET,
-    VALUES,
-    event,
-    job,
-    of_release,
     pod,
 )
-from tests.unit.hvdchart.played_runs import answer_as, installed_values, meanwhile
+from tests.unit.hvdchart.played_runs import meanwhile
 from tests.unit.hvdchart.timelines import OPEN
 
 pytestmark = pytest.mark.timeout(120)
@@ -333,68 +328,3 @@ def test_timeline_is_that_of_rank_0_whatever_workers_an_earlier_run_had(
     kubectl.answer("team", OPEN)
     hvdchart("timeline", "hvd")
     assert "hvd-worker-0" in kubectl.calls[-1].arguments
-
-
-def test_debug_starts_a_copy_without_the_training_and_removes_it(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    """Also when Helm has installed it in part only."""
-    values = {
-        **VALUES,
-        "fullnameOverride": "x",
-        "extraObjects": [{}],
-        "tensorboard": {"enabled": True},
-        "launch": {"mode": "direct", "workersTimeoutSeconds": 9, "shrinkAfterSeconds": 5},
-    }
-    helm.answer("get values", json.dumps(values))
-    helm.repeat("get values", "upgrade")
-    helm.answer("upgrade", errors="Error: it was installed in part", code=1)
-    assert hvdchart("debug", "hvd").code == 6
-    sent = installed_values(helm)
-    assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
-    launch = {"mode": "custom", "allowIdleWorkers": True, "workersTimeoutSeconds": 9}
-    assert sent.pop("session")["leaseSeconds"] == 600
-    assert sent == {"worker": VALUES["worker"], "launch": launch}
-    asked = [call.arguments[:2] for call in helm.calls]
-    assert asked.index(["upgrade", "hvd-debug"]) < asked.index(["uninstall", "hvd-debug"])
-
-
-COPY = "hvd-debug-master-1"
-
-
-@pytest.fixture
-def shell(
-    running: FakeCluster, helm: StubProgram, kubectl: StubProgram
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A `hvdchart debug`, as a process of its own, whose shell lasts until the test ends it."""
-    helm.answer("get values", json.dumps(VALUES))
-    helm.repeat("get values", "upgrade")
-    answer_as(helm, "hvd-debug")
-    command = [sys.executable, "-m", "hvdchart", "debug", "hvd", "master"]
-    with kubectl.hold("team"):
-        with helm.hold("upgrade"):
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT)
-            wait_until(lambda: "upgrade" in helm.commands(), 60, "Helm installs the copy")
-            workers = {"name": "hvd-debug-worker", "labels": LABELS}
-            master = pod(f"{COPY}-x", "master", RUNNING, ready=True, job=COPY)
-            for kind, item in (
-                ("jobs", job(name=COPY)),
-                ("statefulsets", {"metadata": workers, "spec": {"replicas": 0}}),
-                ("pods", master),
-            ):
-                running.put(kind, of_release("hvd-debug", item))
-            running.put("events", event(COPY, "Job", "Training", "", type="Normal"))
-        wait_until(lambda: bool(kubectl.calls), 60, "the shell runs")
-        yield process
-    process.kill()
-    process.wait()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
-def test_debug_that_is_ended_removes_the_copy(
-    shell: subprocess.Popen[bytes], helm: StubProgram, sent: signal.Signals
-) -> None:
-    shell.send_signal(sent)
-    assert shell.wait(30) == -sent
-    assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]

@@ -1,6 +1,6 @@
 """Rules of a session's lease: the master ends a run whose command is gone.
 
-`hvdchart dev`, `debug`, `bench` and `launch` remove the releases that they have installed. A
+`hvdchart dev`, `bench` and `launch` remove the releases that they have installed. A
 command that is killed, or whose machine sleeps, cannot do that. A running command renews a lease,
 an annotation of the Job. If the lease is not renewed in time, this master ends the run: it stops
 the training and scales the workers to zero. It measures the time by its own clock, from the last
