@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from hvd_pods.shared.run import Run
-from hvdchart.errors import ClusterError, FileError
-from hvdchart.run.inside.timeline import Wait, read_waits, short_name
+from hvdchart.errors import ClusterError
 from hvdchart.run.state.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
 from tests.unit.hvdchart.objects import job
-from tests.unit.hvdchart.timelines import EVENTS, OPEN
 
 
 def run(**more: Any) -> Run:
@@ -98,48 +95,3 @@ def test_a_run_whose_lines_name_no_rank_is_refused(
     sets = [{"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}]
     with pytest.raises(ClusterError) if is_refused else nullcontext():
         check_tagged(run(**launch), sets)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        json.dumps(EVENTS),
-        OPEN,
-        OPEN.rstrip().rstrip(","),
-        f'{OPEN}{{"ph": "B", "na',
-        f"{OPEN}{{}}]",
-    ],
-    ids=["closed", "open", "no comma", "cut", "ended"],
-)
-def test_waits_are_those_for_the_last_rank(text: str) -> None:
-    assert read_waits(text) == [
-        Wait("grad/0", "allreduce", 1.0, 2.0, 1),
-        Wait("grad/1", "allreduce", 4.0, 0.5, 0),
-    ]
-
-
-ODD = '[{"pid": [], "ph": "B", "name": "NEGOTIATE_A"}]'
-
-
-@pytest.mark.parametrize(
-    "text", ["", "no timeline", '{"a": 1}', "step,loss\n1,2\n", "[" * 100_000, ODD]
-)
-def test_another_file_is_refused(text: str) -> None:
-    with pytest.raises(FileError):
-        read_waits(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("grad/0", "grad/0"),
-        (
-            "DistributedGradientTape_Allreduce/cond_4/" + "transformer/" * 9 + "dense_7/kernel:0",
-            "DistributedGradientT...transformer/dense_7/kernel:0",
-        ),
-        ("x" * 150, "x" * 20 + "..." + "x" * 30),
-    ],
-)
-def test_long_name_of_a_tensor_is_reported_by_its_layer(name: str, shown: str) -> None:
-    assert short_name(name).endswith(shown[-20:])
-    assert len(short_name(name)) <= 60
