@@ -135,7 +135,7 @@ def pages(tmp_path: Path) -> str:
     for rank in range(4):
         (ranks / str(rank)).write_text("".join(f"{name} 5\n" for name in PROGRESS))
     of_gpus = NvmlReader(FakeNvml(FakeGpu())).read()
-    return master.make_page(world.state, "") + worker.make_page("4", ranks, of_gpus)
+    return master.make_page(world.state) + worker.make_page("4", ranks, of_gpus)
 
 
 def make_series(pages: str, changes: dict[str, str]) -> list[dict[str, str]]:

@@ -221,11 +221,10 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
             "master ports": None,
         },
     ),
-    "metrics with a file": (
-        {"metrics": {"enabled": True, "file": "/o/m"}},
+    "metrics": (
+        {"metrics": {"enabled": True}},
         {
             "HVD_METRICS_PORT": "9400",
-            "master HVD_METRICS_FILE": "/o/m",
             "ports": [
                 {"name": "agent", "containerPort": 2222},
                 {"name": "metrics", "containerPort": 9400},

@@ -31,7 +31,7 @@ NEEDED: Values = {
     "agent": {"masterSecret": "of-the-master"},
 }
 # Values that would change which objects there are or their names, and text that must have a form.
-FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "file", "launch"}
+FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "launch"}
 FIXED |= {"code", "name", "queueName", "gangTopologyKey"}
 
 

@@ -18,7 +18,6 @@ from tests.support.volumes import on_node
 REPORT = """
 import os
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
-    open("/output/metrics", "w").write("hvdchart_samples_per_second 512.5\\n")
     open(os.environ["HVD_METRICS_DIR"] + "/0", "w").write("hvdchart_step 7\\n")
     open("/output/written", "w").close()
     open("/output/gate").close()
@@ -57,8 +56,7 @@ def waiting(privileged: Namespace, node_folder: Path) -> Namespace:
     """The script has written its metrics, and waits."""
     os.mkfifo(node_folder / "gate")
     os.chown(node_folder / "gate", 1000, 1000)
-    metrics = {"enabled": True, "file": "/output/metrics"}
-    privileged.install("hvd", values(node_folder, REPORT, metrics=metrics))
+    privileged.install("hvd", values(node_folder, REPORT, metrics={"enabled": True}))
     wait_until((node_folder / "written").exists, 180, "the script writes its metric")
     return privileged
 
@@ -69,9 +67,6 @@ class TestMetrics:
         assert 'hvdchart_stage{stage="Training"} 1' in lines
         assert "hvdchart_ranks 2" in lines
         assert "hvdchart_workers_ready 1" in lines
-
-    def test_master_has_the_metrics_of_the_scripts_file(self, waiting: Namespace) -> None:
-        assert "hvdchart_samples_per_second 512.5" in metrics_of_the_master(waiting)
 
     def test_worker_has_its_slots_and_the_metrics_of_its_ranks(self, waiting: Namespace) -> None:
         address = waiting.get("pod", "hvd-worker-0")["status"]["podIP"]

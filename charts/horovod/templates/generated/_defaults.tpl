@@ -117,7 +117,6 @@
     "podMonitor": {},
     "rules": {},
     "dashboard": {},
-    "file": "",
     "allowFrom": []
   },
   "podSecurityContext": {},

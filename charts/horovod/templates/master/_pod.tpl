@@ -102,6 +102,5 @@ spec:
 {{- if $values.metrics.enabled }}
 {{- /* For hvd_pods/master/serve_metrics.py. */}}
 - {name: HVD_METRICS_PORT, value: {{ quote .facts.shared.metricsPort }}}
-- {name: HVD_METRICS_FILE, value: {{ quote $values.metrics.file }}}
 {{- end }}
 {{- end }}

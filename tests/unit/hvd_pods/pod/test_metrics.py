@@ -46,7 +46,7 @@ def served(page: str) -> list[str]:
 def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
     of_gpus = NvmlReader(FakeNvml(FakeGpu())).read()
-    pages = master.make_page(STATE, str(tmp_path / "0")), worker.make_page("2", tmp_path, of_gpus)
+    pages = master.make_page(STATE), worker.make_page("2", tmp_path, of_gpus)
     assert {*served(pages[0]), *served(pages[1])} == set(metrics.METRICS) == DOCUMENTED
     assert metrics.PROGRESS.keys() == REPORTED
 
@@ -187,7 +187,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
     """Where a master serves its metrics."""
     port = find_port()
     monkeypatch.setenv("HVD_METRICS_PORT", str(port))
-    metrics.start(lambda: master.make_page(STATE, ""))
+    metrics.start(lambda: master.make_page(STATE))
     return port
 
 
@@ -199,7 +199,7 @@ def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str
 
 def test_master_serves_its_state(port: int) -> None:
     page = scrape(port)
-    assert page == scrape(port, "[::1]") == master.make_page(STATE, "")
+    assert page == scrape(port, "[::1]") == master.make_page(STATE)
     lines = page.splitlines()
     assert 'hvdchart_stage{stage="Starting"} 1' in lines
     assert "hvdchart_workers_ready 0" in lines
@@ -208,12 +208,6 @@ def test_master_serves_its_state(port: int) -> None:
 def test_only_reads_are_answered_with_metrics(port: int) -> None:
     with pytest.raises(urllib.error.HTTPError, match="405"):
         scrape(port, body=b"")
-
-
-def test_the_file_that_the_chart_names_is_in_the_masters_page(tmp_path: Path) -> None:
-    (tmp_path / "metrics").write_text("hvdchart_step 7\n")
-    lines = master.make_page(STATE, str(tmp_path / "metrics")).splitlines()
-    assert {"hvdchart_step 7", "hvdchart_script_lines_refused 0"} <= {*lines}
 
 
 def test_page_is_served_again_for_longer_than_it_took() -> None:
@@ -225,5 +219,5 @@ def test_page_is_served_again_for_longer_than_it_took() -> None:
 
 
 def test_a_port_in_use_does_not_end_the_run(port: int, capsys: pytest.CaptureFixture[str]) -> None:
-    metrics.start(lambda: master.make_page(STATE, ""))
+    metrics.start(lambda: master.make_page(STATE))
     assert f" port {port}" in capsys.readouterr().out

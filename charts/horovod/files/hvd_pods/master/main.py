@@ -149,8 +149,7 @@ def main(
     assignment = Assignment(run, *describe_self())
     master = Master(assignment, lambda put: EffectRunner(assignment, api, job_events, put))
     end_on(master, signal.SIGTERM, Terminated())
-    file = os.environ.get(contract.METRICS_FILE, "")
-    metrics.start(lambda: serve_metrics.make_page(master.state, file))
+    metrics.start(lambda: serve_metrics.make_page(master.state))
     try:
         problem = master.run()
     except Exception:  # noqa: BLE001 - the Job makes another master, which may come further

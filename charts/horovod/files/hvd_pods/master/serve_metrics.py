@@ -1,11 +1,10 @@
-"""Serves the run's state, and the metrics of the file that metrics.file names, for Prometheus."""
+"""Serves the run's state for Prometheus."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-from hvd_pods.pod.metrics import Sample, format_page, script_samples
+from hvd_pods.pod.metrics import Sample, format_page
 from hvd_pods.rules.state import RunState
 from hvd_pods.shared.run_events import RunEvent
 
@@ -14,8 +13,8 @@ STARTING = "Starting"
 STAGES = (STARTING, *(event.reason for event in RunEvent if event.sets_stage))
 
 
-def make_page(state: RunState, script_file: str) -> str:
-    """Return the master's metrics as text; `script_file` is metrics.file, empty without one."""
+def make_page(state: RunState) -> str:
+    """Return the master's metrics as text."""
     stage = state.stage.reason if state.stage else STARTING
     samples = [
         Sample("hvdchart_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES
@@ -30,6 +29,4 @@ def make_page(state: RunState, script_file: str) -> str:
         Sample("hvdchart_ranks_stalled", str(len(stalled))),
         Sample("hvdchart_lost_seconds_total", f"{state.progress.lost:.1f}"),
     ]
-    if script_file:
-        samples += script_samples(Path(script_file))
     return format_page(samples)

@@ -1,9 +1,8 @@
 """Metrics in Prometheus' text format: the lines that scripts write, and the pages that pods serve.
 
 A script may add its own metrics as lines such as `hvdchart_samples_per_second 512.3`. Each rank
-writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Rank 0 may also
-write the file that the value metrics.file names (master/serve_metrics.py). Comments are left out.
-Lines of another form are left out, too, and counted.
+writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Comments are
+left out. Lines of another form are left out, too, and counted.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ def read_script_file(path: Path) -> str:
     return content.decode(errors="replace")
 
 
-def script_samples(file: Path, label: str = "", most: int = MOST_SERIES) -> Iterator[Sample]:
+def script_samples(file: Path, label: str, most: int) -> Iterator[Sample]:
     """Yield the first samples of a script's file with a label added, and metrics about the file.
 
     Without a file, yield only the number of refused lines, which is 0 then.

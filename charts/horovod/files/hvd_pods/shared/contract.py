@@ -19,8 +19,6 @@ POD_IP = "HVD_POD_IP"
 KEYS_SECRETS = "HVD_KEYS_SECRETS"
 # `serviceMesh` of the values: how to end a proxy in the pod.
 MESH = "HVD_MESH"
-# The file in which a script of the master's reports metrics.
-METRICS_FILE = "HVD_METRICS_FILE"
 # The Job of the release that `helm test` tests.
 TESTED_JOB = "HVD_TESTED_JOB"
 # Set for `helm test` where a NetworkPolicy admits only the pods of the release.
