@@ -29,10 +29,10 @@ class Process:
     ready: str = ""
 
 
-# The first minor release in which the scheduler has groups of pods. Their API and feature gates are
+# The first minor release in which the scheduler has groups of pods. Their API and feature gate are
 # off there.
 POD_GROUPS_MINOR_RELEASE = 37
-POD_GROUPS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+POD_GROUPS = "--feature-gates=GenericWorkload=true"
 
 
 def has_pod_groups() -> bool:

@@ -72,7 +72,6 @@ def test_newest_release_has_the_fields_of_its_own_gang(schemas: str) -> None:
     values: Values = {
         "gang": "Kubernetes",
         "priorityClassName": "high",
-        "gangTopologyKey": "example.com/rack",
     }
     gang = [
         item

@@ -153,7 +153,6 @@ def test_kubernetes_gang_is_without_tensorboard(kubernetes_gang: list[Manifest])
     [
         pytest.param({"workerGroups": []}, id="size"),
         pytest.param({"priorityClassName": "low"}, id="priority"),
-        pytest.param({"gangTopologyKey": "example.com/rack"}, id="topology"),
         pytest.param({"worker": {"minimum": 1}}, id="disruption"),
     ],
 )
@@ -163,12 +162,6 @@ def test_another_specification_is_another_pod_group(values: Values) -> None:
     other = one(render({**KUBERNETES_VALUES, **values}, apis=KUBERNETES_GANG), "PodGroup")
     assert other["spec"] != group["spec"]
     assert other["metadata"]["name"] != group["metadata"]["name"]
-
-
-def test_kubernetes_gang_can_be_kept_in_one_domain_of_the_topology() -> None:
-    values: Values = {**KUBERNETES_VALUES, "gangTopologyKey": "example.com/rack"}
-    spec = one(render(values, apis=KUBERNETES_GANG), "PodGroup")["spec"]
-    assert spec["schedulingConstraints"] == {"topology": [{"key": "example.com/rack"}]}
 
 
 @pytest.mark.parametrize(

@@ -166,11 +166,6 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         {"gang": "Volcano"},
     ),
     (
-        {"gang": "Volcano", "gangTopologyKey": "rack"},
-        ["gangTopologyKey", "gang"],
-        {"gangTopologyKey": None},
-    ),
-    (
         {"networkPolicy": {"enabled": True}, "hostNetwork": True},
         ["networkPolicy.enabled", "hostNetwork"],
         {"networkPolicy": {"enabled": False}},

@@ -32,7 +32,7 @@ NEEDED: Values = {
 }
 # Values that would change which objects there are or their names, and text that must have a form.
 FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "launch"}
-FIXED |= {"code", "name", "queueName", "gangTopologyKey"}
+FIXED |= {"code", "name", "queueName"}
 
 
 def fill(node: dict[str, Any], text: str, other: str) -> Any:

@@ -140,7 +140,6 @@ CHANGED: dict[str, Any] = {
     "launch.framework": "jax",
     "serviceMesh": "Hold",
     "gang": "Volcano",
-    "gangTopologyKey": "example.com/rack",
     "horovod.timeline": True,
     "horovod.autotune": True,
     "tensorboard.enabled": False,
@@ -157,7 +156,6 @@ CHANGED: dict[str, Any] = {
 # Further values that a changed value needs.
 WITH: dict[str, Values] = {
     "session.leaseSeconds": {"session": {"id": "1a2b"}},
-    "gangTopologyKey": {"gang": "Kubernetes"},
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     "code.archive": {"master": {"args": ["true"]}},
     "launch.allowIdleWorkers": {"launch": {"mode": "custom"}, "master": {"args": ["true"]}},

@@ -104,7 +104,6 @@ needs_pod_groups = pytest.mark.skipif(
     not has_pod_groups(), reason="the cluster has no PodGroups of Kubernetes' own"
 )
 GANG: Values = {"gang": "Kubernetes", "master": {"args": ARGS}}
-RACK = "hvd-test.example/rack"
 
 
 @needs_pod_groups
@@ -113,23 +112,23 @@ def test_gang_of_the_clusters_own_scheduler_trains(namespace: Namespace) -> None
 
 
 @pytest.fixture
-def racks(namespace: Namespace) -> Iterator[dict[str, str]]:
-    """Two nodes without a kubelet, by their racks: one has room for two pods, one for three."""
+def nodes(namespace: Namespace) -> Iterator[str]:
+    """The label of two nodes without a kubelet: one has room for two pods, one for three."""
     suffix = namespace.name[-8:]
-    nodes = {f"{rack}-{suffix}": pods for rack, pods in (("small", 2), ("large", 3))}
+    nodes = {f"{name}-{suffix}": pods for name, pods in (("small", 2), ("large", 3))}
     with ExitStack() as stack:
         for name, pods in nodes.items():
             room = {"cpu": "8", "memory": "64Gi", "pods": str(pods)}
-            labels = {"hvd-test": suffix, RACK: name}
+            labels = {"hvd-test": suffix}
             stack.enter_context(node_without_kubelet(namespace, name, labels, room, room))
-        yield {"select": suffix, "large": f"large-{suffix}", "small": f"small-{suffix}"}
+        yield suffix
         remove_from_nodes_without_kubelet(namespace, "hvd")
 
 
-def on_racks(racks: dict[str, str], number: int, **values: Any) -> Values:
+def on_nodes(label: str, number: int) -> Values:
     """A gang of a master and so many workers, on these nodes alone."""
     place = {
-        "nodeSelector": {"hvd-test": racks["select"]},
+        "nodeSelector": {"hvd-test": label},
         "tolerations": [{"key": "hvd-test", "operator": "Exists"}],
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
     }
@@ -137,7 +136,6 @@ def on_racks(racks: dict[str, str], number: int, **values: Any) -> Values:
         "gang": "Kubernetes",
         "worker": {"number": number, "spread": "None", **place},
         "master": {"args": ARGS, **place},
-        **values,
     }
 
 
@@ -159,18 +157,9 @@ def refused_by_the_scheduler(namespace: Namespace) -> bool:
 @needs_pod_groups
 @pytest.mark.usefixtures("privileged")
 def test_gang_without_room_for_all_of_its_pods_takes_no_node(
-    namespace: Namespace, racks: dict[str, str]
+    namespace: Namespace, nodes: str
 ) -> None:
     # Six pods, and room for five.
-    namespace.install("hvd", on_racks(racks, 5))
+    namespace.install("hvd", on_nodes(nodes, 5))
     wait_until(lambda: refused_by_the_scheduler(namespace), 60, "the scheduler looks at the gang")
     assert set(nodes_of_pods(namespace)) == {""}
-
-
-@needs_pod_groups
-@pytest.mark.usefixtures("privileged")
-def test_gang_stays_in_the_rack_that_has_room_for_it(
-    namespace: Namespace, racks: dict[str, str]
-) -> None:
-    namespace.install("hvd", on_racks(racks, 2, gangTopologyKey=RACK))
-    wait_until(lambda: nodes_of_pods(namespace) == [racks["large"]] * 3, 60, "all are in one rack")

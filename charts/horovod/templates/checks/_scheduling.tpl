@@ -21,9 +21,4 @@
     "do" (printf "%s, or set gang to Volcano; when you render without the cluster, name it: %s"
       $needed $option)) -}}
 {{- end -}}
-{{- if and .facts.values.gangTopologyKey (ne $gang "Kubernetes") -}}
-  {{- include "horovod.refuse" (dict
-    "what" (printf "gangTopologyKey is %q but gang is %q" .facts.values.gangTopologyKey $gang)
-    "do" "set gang to Kubernetes, or remove gangTopologyKey") -}}
-{{- end -}}
 {{- end }}

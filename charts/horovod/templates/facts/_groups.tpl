@@ -250,9 +250,6 @@ queue: {{ quote . }}
 {{- else if eq $values.gang "Kubernetes" }}
 {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */}}
 schedulingPolicy: {gang: {minCount: {{ .facts.gangSize }}}}
-{{- with $values.gangTopologyKey }}
-schedulingConstraints: {topology: [{key: {{ quote . }}}]}
-{{- end }}
 disruptionMode: {{ ternary "{single: {}}" "{all: {}}" .facts.mayLoseWorkers }}
 {{- end }}
 {{- with $values.priorityClassName }}

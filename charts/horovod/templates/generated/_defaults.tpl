@@ -98,7 +98,6 @@
   "serviceMesh": "",
   "networkPolicy": {},
   "gang": "",
-  "gangTopologyKey": "",
   "queueName": "",
   "schedulerName": "",
   "priorityClassName": "",

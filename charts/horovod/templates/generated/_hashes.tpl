@@ -198,7 +198,6 @@
     },
     "serviceMesh": "",
     "gang": "",
-    "gangTopologyKey": "",
     "queueName": "",
     "schedulerName": "",
     "priorityClassName": "",
