@@ -10,7 +10,6 @@ import sys
 from devtools.docs_gen import (
     chart_docs,
     dashboard,
-    gpu_docs,
     image_docs,
     navigation,
     programs,
@@ -29,7 +28,6 @@ GENERATORS = (
     dashboard,
     spec_docs,
     image_docs,
-    gpu_docs,
     reference_docs,
     requirements,
     run_pictures,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -51,21 +50,9 @@ def main() -> int:
             figures["stages"][stage.name] = result
             if result["exit"] and not stage.may_fail:
                 failed.append(stage.name)
-        file.write_text(as_text(figures))
+        file.write_text(json.dumps(figures, indent=1) + "\n")
     print("failed:", ", ".join(failed) or "none", flush=True)
     return 1 if failed else 0
-
-
-def as_text(figures: dict[str, Any]) -> str:
-    """Return JSON in which a list or an object without nested ones is one line, where that is
-    short.
-    """
-
-    def join(part: re.Match[str]) -> str:
-        line = re.sub(r"\n\s*", " ", part[0])
-        return line if len(line) < 80 else part[0]
-
-    return re.sub(r"[\[{]\n[^\[\]{}]*[\]}]", join, json.dumps(figures, indent=1)) + "\n"
 
 
 def describe_machine() -> dict[str, Any]:

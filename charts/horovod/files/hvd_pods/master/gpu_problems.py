@@ -1,8 +1,8 @@
 """Interprets messages of CUDA and NCCL: the meaning for a run, and the remedy.
 
 The messages about two ranks on one GPU and about a missing GPU are from an H200 with CUDA 13.0 and
-NCCL 2.28 (devtools/gpus/figures.json); the others are from the sources of PyTorch 2.11 and NCCL
-2.30, and from the texts of `cudaError_t` in CUDA's runtime.
+NCCL 2.28 (docs/gpus.md); the others are from the sources of PyTorch 2.11 and NCCL 2.30, and from
+the texts of `cudaError_t` in CUDA's runtime.
 """
 
 from __future__ import annotations
