@@ -114,7 +114,6 @@ bench-faults: ## Measure start and faults, also of other launchers (ARGS="--only
 bench-sizes: ## Measure what fewer and more workers cost, also of torchrun's elastic mode in a TrainJob
 bench-training: ## Measure training in pods and without, with a second rank, and with images (ARGS="--only pods")
 bench-1000: ## Measure starts of up to 4,000 workers, and launches of up to 512, on nodes that this machine plays
-bench-releases: ## Measure many releases at once on the local cluster
 bench-loop: ## Measure the time from a saved script to its first step
 $(BENCHES): bench-%: venv
 	@$(PY) -m tests.bench.bench_$* $(ARGS)
