@@ -54,11 +54,8 @@ test-older: venv ## Run tests in a cluster of the older Kubernetes, which is bui
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults
 
-generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.json
+generate: venv ## Write the generated files: values.yaml, schemas and tables of the docs, docker-bake.json
 	@$(PY) -m devtools.docs_gen
-
-pictures: venv ## Take the pictures of the page of a run for the docs, in Chromium
-	@$(PY) -m devtools.docs_gen.run_pictures
 
 check-generated: venv
 	@$(PY) -m devtools.docs_gen --check

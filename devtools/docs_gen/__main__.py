@@ -16,7 +16,6 @@ from devtools.docs_gen import (
     promises,
     reference_docs,
     requirements,
-    run_pictures,
     spec_docs,
 )
 from devtools.docs_gen.generated import write_or_compare
@@ -30,7 +29,6 @@ GENERATORS = (
     image_docs,
     reference_docs,
     requirements,
-    run_pictures,
     promises,
     navigation,
 )

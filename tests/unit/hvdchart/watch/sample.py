@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from devtools.docs_gen.sample_run import losses
 from hvdchart.run.inside.top import Usage, parse_probe
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView
@@ -19,6 +19,16 @@ from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, event, job, pod
 BEGAN = datetime(2026, 1, 1, 10, 0, tzinfo=UTC).timestamp()
 SET = {"metadata": {"name": "hvd-worker", "labels": LABELS}, "spec": {"replicas": 4}}
 STEPS = 5000
+
+
+def losses(last: int) -> list[tuple[int, float]]:
+    """A realistic loss curve: it falls more and more slowly, and is not smooth."""
+    pairs = []
+    for step in range(20, last + 1, 40):
+        noise = 0.05 * math.sin(step / 37) + 0.035 * math.sin(step / 11.0)
+        loss = 0.31 + 2.1 * math.exp(-step / 620) + noise * math.exp(-step / 2600)
+        pairs.append((step, round(loss, 5)))
+    return pairs
 
 
 def time(after: float) -> str:

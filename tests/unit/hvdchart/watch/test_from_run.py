@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devtools.docs_gen.sample_run import losses
 from hvd_pods.shared.run_events import RunEvent
 from hvdchart.run.inside.top import parse_probe
 from hvdchart.run.state.release import Release
@@ -18,7 +17,7 @@ from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import MAX_LINES, MAX_MARKS, MAX_ROWS, build_view
 from hvdchart.watch.view_model import Mark, View
 from tests.unit.hvdchart.watch import sample
-from tests.unit.hvdchart.watch.sample import BEGAN
+from tests.unit.hvdchart.watch.sample import BEGAN, losses
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e<script>alert(1)</script>\n"
 
