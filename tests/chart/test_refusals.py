@@ -518,6 +518,13 @@ def test_remedy_is_in_the_message_and_works(
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_refusal_names_a_place_among_the_checks(helm: str) -> None:
+    """Helm names the file that it renders first, whichever file has the check."""
+    done = helm_template({"worker": {"number": 2, "minimum": 3}}, helm=helm)
+    assert re.findall(r"[(]horovod/templates/(\w+)/", done.stderr) == ["checks"]
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
 @pytest.mark.parametrize(("values", "names"), WRONG_VALUES, ids=case_id)
 def test_schema_error_names_the_key(helm: str, values: Values, names: list[str]) -> None:
     done = helm_template(values, helm=helm)

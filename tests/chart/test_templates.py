@@ -102,7 +102,7 @@ def test_one_list_has_all_checks_file_by_file() -> None:
     """First those of values, then those of the cluster. One runs later: it needs the kept run."""
     checks = {
         name: file.name
-        for file in CHECKS.iterdir()
+        for file in CHECKS.glob("*.tpl")
         for name in DEFINED.findall(file.read_text())
         if name.startswith("horovod.check") and name != "horovod.checks"
     }
