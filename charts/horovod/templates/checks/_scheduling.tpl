@@ -13,7 +13,7 @@
 
 {{- define "horovod.checkGang" -}}
 {{- $gang := .facts.values.gang -}}
-{{- if and $gang (not .facts.gangApi) -}}
+{{- if and $gang (not .facts.podGroup.apiVersion) -}}
   {{- $needed := "enable the feature gate GenericWorkload and that API in Kubernetes 1.37 or newer" -}}
   {{- $option := "--api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}
   {{- include "horovod.refuse" (dict

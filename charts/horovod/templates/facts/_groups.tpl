@@ -208,51 +208,31 @@ Call with (dict "root" $ "group" $group).
 {{- end }}
 
 {{/*
-The gang: all pods of the run, which start together or not at all.
+The gang: all pods of the run, which start together or not at all. Each scheduler that `gang` may name has a
+definition, as in scheduling/_volcano.tpl.
   gangSize        the pods of the gang: the master and all workers. The run needs each; spares count, or a
                   scheduler could leave out the master
-  gangApi         the API of its PodGroup; empty where the cluster has none of Kubernetes' own
-  gangSpec        the specification of the PodGroup
-  podGroup        the name of the PodGroup
+  podGroup        apiVersion, name and spec of the PodGroup; {} without a gang. apiVersion is missing where the
+                  cluster has no such API
+  gangFields      the fields of a pod spec that name the PodGroup, as YAML
+  gangAnnotations  the annotations of a pod that name it
   schedulerName   the scheduler of the pods; empty for the cluster's default
+  kueue           Kueue's LocalQueue; empty without one, as when queueName is a queue of the gang's scheduler
+  hasTest         whether there is a pod of `helm test`
 */}}
 {{- define "horovod.prepareGang" -}}
 {{- $facts := .facts -}}
-{{- $gang := $facts.values.gang -}}
+{{- $values := $facts.values -}}
 {{- $_ := set $facts "gangSize" (add 1 $facts.workers $facts.spares) -}}
-{{- $spec := include "horovod.podGroupSpec" . | fromYaml -}}
-{{- $name := $facts.fullname -}}
-{{- $api := "" -}}
-{{- if eq $gang "Volcano" -}}
-  {{- $api = "scheduling.volcano.sh/v1beta1" -}}
-{{- else if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup" -}}
-  {{- $api = "scheduling.k8s.io/v1beta1" -}}
+{{- $gang := dict -}}
+{{- with $values.gang -}}
+  {{- $gang = include (printf "horovod.gangOf%s" .) $ | fromYaml -}}
 {{- end -}}
-{{- if eq $gang "Kubernetes" -}}
-  {{- /* Kubernetes lets nobody change the specification of a PodGroup: another one is another object. */ -}}
-  {{- $name = printf "%s-%s" $name (toJson $spec | sha256sum | trunc 8) -}}
-{{- end -}}
-{{- $ofGang := ternary "volcano" "" (eq $gang "Volcano") -}}
-{{- $_ := set $facts "gangApi" $api -}}
-{{- $_ := set $facts "gangSpec" $spec -}}
-{{- $_ := set $facts "podGroup" $name -}}
-{{- $_ := set $facts "schedulerName" ($facts.values.schedulerName | default $ofGang) -}}
-{{- end }}
-
-{{/* The specification of the PodGroup. */}}
-{{- define "horovod.podGroupSpec" -}}
-{{- $values := .facts.values -}}
-{{- if eq $values.gang "Volcano" }}
-minMember: {{ .facts.gangSize }}
-{{- with $values.queueName }}
-queue: {{ quote . }}
-{{- end }}
-{{- else if eq $values.gang "Kubernetes" }}
-{{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */}}
-schedulingPolicy: {gang: {minCount: {{ .facts.gangSize }}}}
-disruptionMode: {{ ternary "{single: {}}" "{all: {}}" .facts.mayLoseWorkers }}
-{{- end }}
-{{- with $values.priorityClassName }}
-priorityClassName: {{ quote . }}
-{{- end }}
+{{- $_ := set $facts "podGroup" ($gang.podGroup | default dict) -}}
+{{- $_ := set $facts "gangFields" $gang.podFields -}}
+{{- $_ := set $facts "gangAnnotations" ($gang.annotations | default dict) -}}
+{{- $_ := set $facts "schedulerName" ($values.schedulerName | default $gang.schedulerName) -}}
+{{- $_ := set $facts "kueue" (ternary "" $values.queueName (hasKey $gang "hasQueues")) -}}
+{{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
+{{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
 {{- end }}

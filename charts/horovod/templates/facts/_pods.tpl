@@ -40,12 +40,8 @@ own. */ -}}
 {{- define "horovod.prepareWorkers" -}}
 {{- range $group := .facts.groups -}}
   {{- $metadata := include "horovod.podMetadata" (dict "root" $ "values" .) | fromJson -}}
-  {{- $placed := include "horovod.workerAffinity" (dict "root" $ "group" . "nodes" .stagedNodes) -}}
-  {{- $anywhere := include "horovod.workerAffinity" (dict "root" $ "group" . "nodes" list) -}}
-  {{- $pod := dict "root" $ "group" . "affinity" (fromJson $placed) -}}
-  {{- $hashed := dict "root" $ "group" . "affinity" (fromJson $anywhere) -}}
-  {{- $content := list $metadata.labels $metadata.annotations | toJson
-    | printf "%s %s" (include "horovod.workerPodSpec" $hashed) -}}
+  {{- $anywhere := include "horovod.workerPodSpec" (dict "root" $ "group" . "nodes" list) -}}
+  {{- $content := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $anywhere -}}
   {{- $revision := sha256sum $content | trunc 10 -}}
   {{- /* A StatefulSet that the upgrade keeps keeps its own. */ -}}
   {{- with get $.facts.sets .statefulSet -}}
@@ -53,6 +49,7 @@ own. */ -}}
   {{- end -}}
   {{- $_ := set $group "labels" $metadata.labels -}}
   {{- $_ := set $group "annotations" $metadata.annotations -}}
+  {{- $pod := dict "root" $ "group" . "nodes" .stagedNodes -}}
   {{- $_ := set $group "pod" (include "horovod.workerPodSpec" $pod) -}}
   {{- $_ := set $group "revision" $revision -}}
 {{- end -}}
@@ -152,57 +149,21 @@ Call with (dict "root" $ "values" $group).
 */}}
 {{- define "horovod.podMetadata" -}}
 {{- $facts := .root.facts -}}
-{{- $gang := dict -}}
-{{- if eq $facts.values.gang "Volcano" -}}
-  {{- $gang = dict "scheduling.k8s.io/group-name" $facts.podGroup -}}
-{{- end -}}
+{{- $queue := include "horovod.podInKueue" . | fromYaml -}}
 {{- $labels := list
   $facts.mesh.labels
   $facts.values.podLabels
   .values.podLabels
-  (include "horovod.queueLabels" .root | fromYaml) -}}
+  $queue.labels -}}
 {{- $annotations := list
-  $gang
+  $facts.gangAnnotations
   $facts.mesh.annotations
   $facts.values.podAnnotations
   .values.podAnnotations
-  (include "horovod.queueAnnotations" . | fromYaml) -}}
+  $queue.annotations -}}
 {{- dict
   "labels" (include "horovod.layered" $labels | fromJson)
   "annotations" (include "horovod.layered" $annotations | fromJson) | toJson -}}
-{{- end }}
-
-{{/*
-The labels of a pod in a queue. Kueue takes the pods for a group of plain pods. It must not take the
-StatefulSets and the Job for jobs of their own, so that only the pods have the queue's label. Its Workload has
-the name of the group.
-*/}}
-{{- define "horovod.queueLabels" -}}
-{{- if .facts.kueue -}}
-kueue.x-k8s.io/queue-name: {{ quote .facts.kueue }}
-kueue.x-k8s.io/managed: "true"
-kueue.x-k8s.io/pod-group-name: {{ printf "%s-%s" .facts.fullname .facts.settingsHash | quote }}
-{{- end -}}
-{{- end }}
-
-{{/* The annotations of a pod in a queue. Call as horovod.podMetadata. */}}
-{{- define "horovod.queueAnnotations" -}}
-{{- if .root.facts.kueue -}}
-kueue.x-k8s.io/pod-group-total-count: {{ quote .root.facts.gangSize }}
-{{- /* Kueue shows the master and each worker group by these names, with their resources. */}}
-kueue.x-k8s.io/role-hash: {{ .values.name | default "master" | quote }}
-{{- if .values.name }}
-{{- /* Kueue gives the nodes of a topology to the workers of a group in the order of this label, which the
-StatefulSet sets: workers of consecutive ranks are neighbours. The master's pod has no such label. */}}
-kueue.x-k8s.io/pod-group-pod-index-label: apps.kubernetes.io/pod-index
-{{- end }}
-{{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers
-never do. */}}
-kueue.x-k8s.io/retriable-in-group: "false"
-{{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under its
-name. */}}
-kueue.x-k8s.io/pod-suspending-parent: horovod
-{{- end -}}
 {{- end }}
 
 {{/*

@@ -95,8 +95,6 @@ Completes the values, and reads what several steps need. Only this step reads .V
   serviceAccount  the master's ServiceAccount; empty when the master has no access to the API
   record          the ConfigMap in which the master records how the last run ended, and which master controls
                   the workers; the chart does not set its data
-  kueue           Kueue's LocalQueue; empty without one
-  hasTest         whether there is a pod of `helm test`
 */}}
 {{- define "horovod.prepareNames" -}}
 {{- $facts := .facts -}}
@@ -115,10 +113,6 @@ it. */ -}}
 {{- $_ := set $facts "name" (.facts.values.nameOverride | default .Chart.Name) -}}
 {{- $_ := set $facts "serviceAccount" (.facts.values.serviceAccount.name | default $account) -}}
 {{- $_ := set $facts "record" (printf "%s-run" $fullname) -}}
-{{- /* With Volcano, queueName is a queue of Volcano. */ -}}
-{{- $_ := set $facts "kueue" (ternary "" .facts.values.queueName (eq .facts.values.gang "Volcano")) -}}
-{{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
-{{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
 {{- end }}
 
 {{/*

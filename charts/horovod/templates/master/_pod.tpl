@@ -14,8 +14,8 @@ metadata:
   {{- end }}
 spec:
   restartPolicy: Never
-  {{- if eq .facts.values.gang "Kubernetes" }}
-  schedulingGroup: {podGroupName: {{ .facts.podGroup | quote }}}
+  {{- with .facts.gangFields }}
+  {{- . | nindent 2 }}
   {{- end }}
   {{- with .facts.serviceAccount }}
   serviceAccountName: {{ . | quote }}

@@ -1,6 +1,6 @@
 {{/*
 The pod spec of a worker.
-Call with (dict "root" $ "group" $group "affinity" $affinity).
+Call with (dict "root" $ "group" $group "nodes" $list), as horovod.workerAffinity.
 */}}
 {{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
@@ -8,8 +8,8 @@ Call with (dict "root" $ "group" $group "affinity" $affinity).
 {{- if not (hasKey $group.podSpec "automountServiceAccountToken") -}}
 automountServiceAccountToken: false
 {{- end }}
-{{- if eq $root.facts.values.gang "Kubernetes" }}
-schedulingGroup: {podGroupName: {{ $root.facts.podGroup | quote }}}
+{{- with $root.facts.gangFields }}
+{{ . }}
 {{- end }}
 {{- if $root.facts.values.hostNetwork }}
   {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as
@@ -23,7 +23,7 @@ dnsPolicy: ClusterFirstWithHostNet
   {{- . | trim | nindent 0 }}
 {{- end }}
 {{- $scheduling := pick $group "nodeSelector" "tolerations" }}
-{{- $_ := set $scheduling "affinity" .affinity }}
+{{- $_ := set $scheduling "affinity" (include "horovod.workerAffinity" . | fromJson) }}
 {{- with include "horovod.scheduling" $scheduling }}
 {{ trim . }}
 {{- end }}
