@@ -69,7 +69,6 @@ def staged(kubeconfig: Path, request: pytest.FixtureRequest) -> Staged:
 
 
 def test_no_nodes_are_preferred_without_a_node_list(staged: Staged) -> None:
-    assert "staging.path already" not in staged.installed.notes
     assert set(staged.installed.affinity) == {"podAntiAffinity"}
 
 
@@ -90,10 +89,6 @@ def test_next_run_goes_to_the_nodes_that_have_the_data(staged: Staged) -> None:
         ]
     }
     assert "podAntiAffinity" in staged.other.affinity
-
-
-def test_next_run_names_the_nodes_that_have_the_data(staged: Staged) -> None:
-    assert "staging.path already: node-a, node-b." in staged.other.notes
 
 
 def test_next_run_keeps_the_workers_that_run(staged: Staged) -> None:
@@ -135,7 +130,3 @@ def test_nodes_with_the_data_can_be_required_beside_what_the_values_require(
     assert terms == [
         {**pool, "matchFields": [named(node)]} for node in ("node-a", "node-b") for pool in POOLS
     ]
-
-
-def test_notes_say_that_workers_run_on_the_required_nodes_only(chosen: dict[str, Seen]) -> None:
-    assert "Workers run on these nodes only." in chosen["Required"].notes

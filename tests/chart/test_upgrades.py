@@ -144,8 +144,7 @@ def test_upgrade_of_a_finished_run_notes_that_nothing_was_started(
     finished: dict[str, Seen],
 ) -> None:
     notes = finished["newer"].notes
-    job = finished["installed"].job_name
-    assert f"This run finished under the Job {job}: nothing was started." in notes
+    assert "Nothing was started" in notes
     assert "--set master.generation=2" in notes
 
 

@@ -231,17 +231,13 @@ Call with (dict "outcome" "Failed" "cleanup" "Always").
 
 {{/*
   groups[].stagedNodes  the nodes that have the group's data
-  nodesWithData   these nodes of all groups
 */}}
 {{- define "horovod.findNodes" -}}
-{{- $nodes := list -}}
 {{- range $group := .facts.groups -}}
   {{- $found := dict -}}
   {{- if .staged -}}
     {{- $found = lookup "v1" "ConfigMap" $.Release.Namespace .staged | default dict -}}
   {{- end -}}
   {{- $_ := set $group "stagedNodes" (keys ($found.data | default dict) | sortAlpha) -}}
-  {{- $nodes = concat $nodes .stagedNodes | uniq -}}
 {{- end -}}
-{{- $_ := set .facts "nodesWithData" $nodes -}}
 {{- end }}
