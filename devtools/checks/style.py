@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINE_CHARACTERS = 100
-# As .editorconfig says of *.tpl; the notes have such lines, too.
+# As .editorconfig says of *.tpl; manifests and notes are templates, too.
 MAX_TEMPLATE_LINE_CHARACTERS = 110
 # Split, so that this file does not match.
 SKIP = "# fmt" + ": skip"
@@ -26,6 +26,7 @@ SKIP = "# fmt" + ": skip"
 UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
 VALUES = Path("charts/horovod/values.source.yaml")
 TEMPLATES = "charts/horovod/templates/*.tpl"
+MANIFESTS = "charts/horovod/templates/*.yaml"
 NOTES = "charts/horovod/templates/NOTES.txt"
 PROGRAMS = "charts/horovod/files/*.py"
 Check: TypeAlias = Callable[[str], Iterator[tuple[int, str]]]
@@ -172,6 +173,7 @@ def main() -> int:
         "*.md": markdown_problems,
         str(VALUES): values_problems,
         TEMPLATES: template_problems,
+        MANIFESTS: template_problems,
         NOTES: template_problems,
     }
     problems = [

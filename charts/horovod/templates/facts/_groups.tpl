@@ -212,7 +212,7 @@ The gang: all pods of the run, which start together or not at all. Each schedule
 definition, as in scheduling/_volcano.tpl.
   gangSize        the pods of the gang: the master and all workers. The run needs each; spares count, or a
                   scheduler could leave out the master
-  podGroup        apiVersion, name and spec of the PodGroup; {} without a gang. apiVersion is missing where the
+  podGroup        apiVersion, name and spec of the PodGroup; {} without a gang. Without apiVersion, the
                   cluster has no such API
   gangFields      the fields of a pod spec that name the PodGroup, as YAML
   gangAnnotations  the annotations of a pod that name it
