@@ -551,7 +551,7 @@ def check_of_port(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chart = tmp_path_factory.mktemp("port")
     templates = chart / "templates"
     templates.mkdir()
-    for name in ("checks/_checks.tpl", "checks/_network.tpl", "common/_names.tpl"):
+    for name in ("checks/_checks.tpl", "checks/_network.tpl", "common/_labels.tpl"):
         shutil.copy(CHART / "templates" / name, templates)
     (templates / "check.yaml").write_text(CHECK_OF_PORT)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: port\nversion: 1.0.0\n")

@@ -65,6 +65,12 @@ def test_any_file_may_be_rendered_first() -> None:
     assert unprepared == []
 
 
+def test_files_of_definitions_have_names_of_their_own() -> None:
+    """Editors show the name of a file without its folder."""
+    names = [file.name for file in read_templates("_*.tpl")]
+    assert len(set(names)) == len(names)
+
+
 def test_one_step_alone_reads_the_values_of_the_user() -> None:
     """It copies them: `.facts.values` has the defaults, too, and nothing changes `.Values`."""
     texts = (COMMENT.sub("", text) for text in read_templates().values())

@@ -3,7 +3,7 @@ The facts: what follows from the values and from what the cluster has, computed 
 folder in this order, in which the steps run:
 - _prepare.tpl has the order of the steps, completes the values, and has names, programs and the network.
 - _groups.tpl has the worker groups, and what follows from all of them.
-- _data.tpl has the user's code and command, and the directories of data, output and logs.
+- _code_and_data.tpl has the user's code and command, and the directories of data, output and logs.
 - _cluster.tpl has the keys and what the cluster has of the run.
 - _pods.tpl has the pods, and what has a hash of them in its name.
 

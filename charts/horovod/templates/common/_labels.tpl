@@ -1,4 +1,4 @@
-{{/* Names, labels and selectors of the objects. */}}
+{{/* Labels and selectors of the objects. */}}
 
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.selectorLabels" -}}
