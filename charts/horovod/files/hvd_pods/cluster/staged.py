@@ -2,9 +2,9 @@
 
 Each combination of a directory and the data fetched into it has a node list, a ConfigMap. The
 releases of a namespace share it, and it remains when they are uninstalled. Its keys are the names
-of the nodes, which the chart prefers for later workers (templates/staging). An entry for a removed
-node, or for a node that has lost the data, does no harm: each worker's init container checks the
-data and fetches missing parts.
+of the nodes, which the chart prefers for later workers (templates/facts/_pods.tpl). An entry for a
+removed node, or for a node that has lost the data, does no harm: each worker's init container
+checks the data and fetches missing parts.
 """
 
 from __future__ import annotations
