@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from hvd_pods.master import serve_metrics as master
-from hvd_pods.pod.metrics import LONGEST_NAME, LONGEST_VALUE, MOST_LABELS, MOST_SERIES, PROGRESS
+from hvd_pods.pod.metrics import (
+    MAX_LABEL_NAME_CHARACTERS,
+    MAX_LABEL_VALUE_CHARACTERS,
+    MAX_LABELS,
+    MAX_SERIES,
+    PROGRESS,
+)
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import NvmlReader
 from tests.chart.cases import OUTPUT
@@ -65,10 +71,10 @@ def test_pod_monitor_scrapes_the_master_and_workers_of_the_release(
 
 def test_pod_monitor_limits_what_a_script_can_send(monitored: list[Manifest]) -> None:
     spec = one(monitored, "PodMonitor")["spec"]
-    assert MOST_SERIES < spec["sampleLimit"] <= 2 * MOST_SERIES
-    assert MOST_LABELS < spec["labelLimit"] <= 2 * MOST_LABELS
-    assert spec["labelNameLengthLimit"] > LONGEST_NAME
-    assert spec["labelValueLengthLimit"] > LONGEST_VALUE
+    assert MAX_SERIES < spec["sampleLimit"] <= 2 * MAX_SERIES
+    assert MAX_LABELS < spec["labelLimit"] <= 2 * MAX_LABELS
+    assert spec["labelNameLengthLimit"] > MAX_LABEL_NAME_CHARACTERS
+    assert spec["labelValueLengthLimit"] > MAX_LABEL_VALUE_CHARACTERS
     assert spec["bodySizeLimit"] == "4MB"
 
 

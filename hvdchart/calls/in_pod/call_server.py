@@ -28,7 +28,7 @@ from hvd_pods.pod import notices, processes, streams
 from hvd_pods.pod.connections import ConnectionServer, Limits
 from hvd_pods.shared import container_memory, exit_codes, paths
 from hvd_pods.shared.pipes import pipe_of
-from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
 SOCKET = f"{paths.GENERATED}/calls.sock"
@@ -200,7 +200,7 @@ class CallServer:
         secret, _, rest = line.partition(b" ")
         number, *words = rest.decode("ascii", "replace").split(" ")
         call = self._call
-        most = (MOST_COUNTED, output.MEMORY, container_memory.NO_LIMIT)
+        most = (MAX_COUNTED, output.MEMORY, container_memory.NO_LIMIT)
         read = [parse_count(word, largest) for word, largest in zip(words, most)]
         counts = [count for count in read if count is not None]
         if not hmac.compare_digest(secret, self._secret) or call is None:

@@ -17,7 +17,7 @@ from hvd_pods.shared.launcher_output import split_tag
 from hvd_pods.shared.ranges import parse_ranges
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run, parse_run
-from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object
 
@@ -45,7 +45,7 @@ def run_of(job: Object) -> Run:
                     groups = json.loads(text)["groups"]
                     ranks = sum(each["maximum"] * max(each["slots"], 1) for each in groups)
                     # More ranks could not be listed.
-                    if ranks <= MOST_COUNTED:
+                    if ranks <= MAX_COUNTED:
                         return parse_run(text)
     raise ClusterError(
         f"job {job['metadata']['name']} is of another version of the chart: deploy it again"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hvd_pods.shared.record import RecordKey, read_count, read_object
-from hvd_pods.shared.untrusted import MOST_COUNTED, one_line
+from hvd_pods.shared.untrusted import MAX_COUNTED, one_line
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def read_stall(record: Mapping[str, str]) -> Stall | None:
     content = read_object(record, RecordKey.STALL)
     rank = read_count(content, "rank")
     since = seconds_of(str(content.get("since", "")))
-    if rank is None or rank > MOST_COUNTED or not since:
+    if rank is None or rank > MAX_COUNTED or not since:
         return None
     worker, what, place = (
         one_line(str(content.get(name, ""))) for name in ("worker", "what", "place")

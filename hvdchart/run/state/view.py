@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from hvd_pods.shared.record import RecordKey
-from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.judge import is_stuck, judge
 from hvdchart.run.state.newest import NewestRun
@@ -96,7 +96,7 @@ class RunView(NewestRun):
         attempts = int(self.job["spec"].get("backoffLimit", 6)) + 1
         # The record counts the master's attempts; the Job counts only lost masters.
         lost = int(self.job.get("status", {}).get("failed", 0))
-        recorded = parse_count(self.record.get(RecordKey.ATTEMPTS, ""), MOST_COUNTED)
+        recorded = parse_count(self.record.get(RecordKey.ATTEMPTS, ""), MAX_COUNTED)
         attempt = recorded or min(lost + 1, attempts)
         return attempt, attempts
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hvd_pods.shared.contract import MINIMUM, SPARES
-from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 from hvdchart.run.state.release import Object, is_child, is_ready
 
 
@@ -42,8 +42,8 @@ def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used:
         # The chart's annotation has the number of spares among the replicas. Scaled to 0, there are
         # none.
         notes = metadata.get("annotations") or {}
-        spares = min(parse_count(str(notes.get(SPARES, "")), MOST_COUNTED) or 0, replicas)
-        minimum = parse_count(str(notes.get(MINIMUM, "")), MOST_COUNTED)
+        spares = min(parse_count(str(notes.get(SPARES, "")), MAX_COUNTED) or 0, replicas)
+        minimum = parse_count(str(notes.get(MINIMUM, "")), MAX_COUNTED)
         workers = [pod for pod in pods if is_child(pod, metadata["name"])]
         up = sum(map(is_ready, workers))
         most = replicas - spares

@@ -114,14 +114,14 @@ def test_both_ends_show_their_certificates(both: Both, release: ReleaseKeys) -> 
     assert has_name(both.master.certificate(), release.worker_name)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", os.urandom(frames.LONGEST_FRAME_BYTES)])
+@pytest.mark.parametrize("content", [b"", b"x", os.urandom(frames.MAX_FRAME_BYTES)])
 def test_frame_arrives_as_it_was_sent(both: Both, content: bytes) -> None:
     both.worker.send(frames.HELLO, content)
     assert both.pass_on(1) == [(frames.HELLO, content)]
 
 
 def test_long_content_comes_as_several_frames(both: Both) -> None:
-    content = os.urandom(3 * frames.LONGEST_FRAME_BYTES + 5)
+    content = os.urandom(3 * frames.MAX_FRAME_BYTES + 5)
     both.worker.send(frames.OUTPUT, content)
     received = both.pass_on(4)
     assert {kind for kind, _ in received} == {frames.OUTPUT}
@@ -156,7 +156,7 @@ def test_number_that_cannot_be_lets_nothing_wait_for_ever(
 
 
 def test_frame_that_would_be_too_long_is_refused_before_it_comes(raw: RawWorker) -> None:
-    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, frames.LONGEST_FRAME_BYTES + 1))
+    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
     with pytest.raises(frames.ProtocolError):
         raw.pass_on(1)
 
@@ -174,7 +174,7 @@ def read_to_the_end(end: Channel) -> tuple[Frames, OSError]:
 
 def test_frames_before_a_problem_are_taken(raw: RawWorker) -> None:
     raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, 4) + b"good")
-    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, frames.LONGEST_FRAME_BYTES + 1))
+    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
     found, problem = read_to_the_end(raw.master)
     assert found == [(frames.OUTPUT, b"good")]
     assert isinstance(problem, frames.ProtocolError)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_pods.agent import start_request as requests
-from hvd_pods.agent.start_request import ALLOWED, HIGHEST_NUMBER, Request, RequestError
+from hvd_pods.agent.start_request import ALLOWED, MAX_NUMBER, Request, RequestError
 
 NONCE = "0123"
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -21,8 +21,8 @@ BYTES = st.binary(max_size=20).map(
 REQUESTS = st.builds(
     Request,
     run=TEXTS,
-    fence=st.integers(0, HIGHEST_NUMBER),
-    attempt=st.integers(0, HIGHEST_NUMBER),
+    fence=st.integers(0, MAX_NUMBER),
+    attempt=st.integers(0, MAX_NUMBER),
     argv=st.lists(TEXTS | BYTES, min_size=1, max_size=5),
     variables=st.dictionaries(st.sampled_from(ALLOWED), TEXTS | BYTES),
     stay=st.floats(0, 1e9),
@@ -83,7 +83,7 @@ def check_usable(parsed: Request) -> None:
     assert "\0" not in given
     assert given.encode("utf-8", "surrogateescape") or not given
     assert len(parsed.digest()) == 12
-    assert 0 <= parsed.stay <= HIGHEST_NUMBER
+    assert 0 <= parsed.stay <= MAX_NUMBER
 
 
 def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:
@@ -106,7 +106,7 @@ def test_hash_of_the_arguments_distinguishes_them() -> None:
 
 def test_request_of_the_longest_length_is_sent_and_a_longer_one_is_not() -> None:
     empty = len(Request("", 0, 0, [""], {}, 0.0).encode(NONCE))
-    longest = Request("", 0, 0, ["x" * (requests.LONGEST_REQUEST_BYTES - empty)], {}, 0.0)
+    longest = Request("", 0, 0, ["x" * (requests.MAX_REQUEST_BYTES - empty)], {}, 0.0)
     assert requests.parse(longest.encode(NONCE), NONCE) == longest
     longer = longest._replace(argv=[longest.argv[0] + "x"])
     with pytest.raises(RequestError, match=r" 65537 .* 65536 "):

@@ -18,7 +18,7 @@ from devtools.common.waiting import wait_until
 from devtools.pods.program_copies import copy_files
 from hvd_pods.master import direct, gateway_client
 from hvd_pods.master.gateway import Gateway
-from hvd_pods.master.gloo_store import LIMITS, LONGEST_INTRODUCTION, GlooStore
+from hvd_pods.master.gloo_store import LIMITS, MAX_INTRODUCTION_BYTES, GlooStore
 from hvd_pods.pod.connections import Limits
 from hvd_pods.shared.run import Worker
 from tests.support.fakes.agents import ScriptedAgents
@@ -247,7 +247,7 @@ def test_store_takes_little_from_a_stranger() -> None:
     """Strangers filled 222 MiB of the master before they were asked for the secret."""
     store = Store(LIMITS._replace(seconds=TIMEOUT))
     with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
-        connection.sendall(b"x" * LONGEST_INTRODUCTION)
+        connection.sendall(b"x" * MAX_INTRODUCTION_BYTES)
         connection.settimeout(TIMEOUT / 2)
         assert connection.recv(1) == b"", "the request has no end yet"
 

@@ -53,7 +53,7 @@ def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
 
 def test_event_log_ends_at_its_limit(path: Path) -> None:
     """It is in the pod's memory."""
-    event_log = start(path, longest=4000)
+    event_log = start(path, max_bytes=4000)
     put_all(event_log, [(Moment(1.0, 2.0), WorkerGone(1, "w-0"))] * 100)
     event_log.close()
     assert 3800 < path.stat().st_size < 4000
@@ -62,7 +62,7 @@ def test_event_log_ends_at_its_limit(path: Path) -> None:
 def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     """As one of a server that is away: nobody reads from this FIFO."""
     os.mkfifo(path)
-    event_log = start(path, close_timeout_seconds=0.01, most_waiting=5)
+    event_log = start(path, close_timeout_seconds=0.01, max_queued_events=5)
     put_all(event_log, [(Moment(1.0, 2.0), WorkerGone(1, "w-0"))] * 9)
     event_log.close()
     with path.open() as reader:

@@ -169,8 +169,8 @@ def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks
     write_for_each(tmp_path, range(ranks), f"hvdchart_step 9\n{text}")
     lines = [x for x in worker.make_page("2", tmp_path).splitlines() if not x.startswith("#")]
     written = [line for line in lines if line.startswith(("own", "hvdchart_step"))]
-    served = min(ranks, worker.MOST_FILES)
-    assert metrics.MOST_SERIES - served < len(written) <= metrics.MOST_SERIES
+    served = min(ranks, worker.MAX_RANK_FILES)
+    assert metrics.MAX_SERIES - served < len(written) <= metrics.MAX_SERIES
     assert sum(line.startswith("hvdchart_step") for line in written) == served
     assert len(lines) < 2000, "sampleLimit of the PodMonitor"
     assert f'hvdchart_script_lines_refused{{rank="0"}} {2001 - len(written) // served}' in lines
@@ -178,7 +178,7 @@ def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks
 
 def test_line_that_the_limit_cuts_is_left_out(tmp_path: Path) -> None:
     line = "loss 1234567\n"
-    (tmp_path / "0").write_text(line * (untrusted.LARGEST_FILE // len(line) + 1))
+    (tmp_path / "0").write_text(line * (untrusted.MAX_FILE_BYTES // len(line) + 1))
     assert metrics.read_script_file(tmp_path / "0").endswith(line)
 
 

@@ -337,7 +337,7 @@ def test_run_is_begun_if_another_one_has_ended_or_this_one_has_not(data: dict[st
 
 
 # A fence number that workers accept just now.
-LATEST = str(int(WALL * 1000) + 2 * record_lock.MOST_AHEAD_MILLISECONDS - 1)
+LATEST = str(int(WALL * 1000) + 2 * record_lock.MAX_AHEAD_MILLISECONDS - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
 KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settingsHash", "state")
@@ -366,7 +366,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     world = started({**record, **counts, "progress": curve})
     world.settle(until=StartLauncher)
     # The workers' clocks may be an hour behind.
-    latest = (WALL + world.now - 3600) * 1000 + 2 * record_lock.MOST_AHEAD_MILLISECONDS
+    latest = (WALL + world.now - 3600) * 1000 + 2 * record_lock.MAX_AHEAD_MILLISECONDS
     assert all(write.fence <= latest for write in world.of(WriteRecord))
     assert world.of(StartLauncher) or world.exit
     assert all(len(effect.message) < 2000 for effect in world.of(CreateJobEvent))

@@ -8,7 +8,7 @@ import pytest
 
 from hvd_pods.rules.effects import ScaleDown, StartLauncher
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE
-from hvd_pods.rules.retries import MOST_UNCOUNTED, Retries, Verdict
+from hvd_pods.rules.retries import MAX_UNCOUNTED_ATTEMPTS, Retries, Verdict
 from hvd_pods.shared.errors import (
     LaunchError,
     LostWorkerError,
@@ -70,8 +70,8 @@ def test_pause_has_a_maximum_however_many_attempts_fail() -> None:
 @pytest.mark.parametrize(
     ("attempts", "failures"),
     [
-        ([(1.0, 0)] * MOST_UNCOUNTED, 0),
-        ([(1.0, 0)] * (MOST_UNCOUNTED + 2), 2),
+        ([(1.0, 0)] * MAX_UNCOUNTED_ATTEMPTS, 0),
+        ([(1.0, 0)] * (MAX_UNCOUNTED_ATTEMPTS + 2), 2),
         # An attempt that has run for a while came further, whatever steps it has reported: a script
         # may count them from its start, or save so seldom that it repeats some.
         ([(90.0, 0)] * 99, 0),

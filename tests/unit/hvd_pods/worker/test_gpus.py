@@ -16,7 +16,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.pod.metrics import MOST_SERIES, Sample
+from hvd_pods.pod.metrics import MAX_SERIES, Sample
 from hvd_pods.worker import gpus, main
 from tests.support.fakes.nvml import LOST, FakeGpu, FakeNvml
 from tests.support.ports import find_port
@@ -131,12 +131,12 @@ def serve(folder: Path) -> Serve:
 
 
 def test_whoever_asks_often_gets_the_same_answer(serve: Serve) -> None:
-    nvml = FakeNvml(FakeGpu(), [SECOND] * (gpus.MOST_GPUS + 9))
+    nvml = FakeNvml(FakeGpu(), [SECOND] * (gpus.MAX_GPUS + 9))
     path = serve(nvml, reuse_seconds=1e9)
     answers = [gpus.ask(path, 60.0) for _ in range(2)]
     assert answers[0] == answers[1] == gpus.NvmlReader(nvml).read()
-    assert len(answers[0]) == 3 * gpus.MOST_GPUS < MOST_SERIES / 2, "sampleLimit of the PodMonitor"
-    assert nvml.called.count("nvmlDeviceGetName") == 2 * gpus.MOST_GPUS
+    assert len(answers[0]) == 3 * gpus.MAX_GPUS < MAX_SERIES / 2, "sampleLimit of the PodMonitor"
+    assert nvml.called.count("nvmlDeviceGetName") == 2 * gpus.MAX_GPUS
 
 
 class Hanging(FakeNvml):
@@ -187,9 +187,9 @@ GOOD = 'hvdchart_gpu_memory_bytes{gpu="0",name="",uuid=""} 1\n'
         (GOOD.replace('name=""', f'name="{"n" * 97}"'), 0),
         (GOOD.replace("} 1", "} nan"), 0),
         (GOOD.replace("} 1", "} 1.2.3"), 0),
-        (GOOD * 9999, 3 * gpus.MOST_GPUS),
+        (GOOD * 9999, 3 * gpus.MAX_GPUS),
         ("\0\xff\n" + GOOD, 1),
-        ("\n" * gpus.LARGEST_ANSWER + GOOD, 0),
+        ("\n" * gpus.MAX_RESPONSE_BYTES + GOOD, 0),
     ],
 )
 def test_what_training_code_answers_in_place_of_the_gpus_spoils_no_page(

@@ -11,7 +11,7 @@ from hvd_pods.shared.no_answer import STALE, NoAnswer
 
 MARK = "HVD-AGENT-1 "
 # The most bytes to read from a server before it counts as no agent.
-LONGEST_BANNER = 256
+MAX_BANNER_BYTES = 256
 
 
 def format_banner(revision: str) -> bytes:

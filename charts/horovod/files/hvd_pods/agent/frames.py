@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("!cI")
 # The most bytes of one frame's content. Longer content is sent as several frames.
-LONGEST_FRAME_BYTES = 1 << 16
+MAX_FRAME_BYTES = 1 << 16
 # The nonce of this connection.
 HELLO = b"h"
 # The program to start, as JSON (agent/start_request.py), with the nonce.
@@ -113,9 +113,9 @@ class Channel:
             self._untaken += len(content)
         view = memoryview(content)
         while True:
-            part = view[:LONGEST_FRAME_BYTES]
+            part = view[:MAX_FRAME_BYTES]
             self._queued += HEADER.pack(kind, len(part)) + part
-            view = view[LONGEST_FRAME_BYTES:]
+            view = view[MAX_FRAME_BYTES:]
             if not view:
                 break
         self.flush()
@@ -201,9 +201,9 @@ class Channel:
     def _frames(self) -> Iterator[tuple[bytes, bytes]]:
         while len(self._received) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._received)
-            if length > LONGEST_FRAME_BYTES:
+            if length > MAX_FRAME_BYTES:
                 raise ProtocolError(
-                    f"a frame of {length} bytes; at most {LONGEST_FRAME_BYTES} are allowed"
+                    f"a frame of {length} bytes; at most {MAX_FRAME_BYTES} are allowed"
                 )
             if len(self._received) < HEADER.size + length:
                 return

@@ -36,7 +36,7 @@ WRONG_NAME = 62
 NO_CHECK_TIME = 0x200000
 # Seconds by which a certificate may begin later than this clock's time: Helm's certificates begin
 # when they are created, by the clock of the machine where Helm runs.
-LARGEST_CLOCK_DIFFERENCE_SECONDS = 86_400.0
+MAX_CLOCK_DIFFERENCE_SECONDS = 86_400.0
 # The beginning of a worker's refusal of the master's certificate. A retry cannot help.
 REFUSES_MASTER = "the worker refuses the master's certificate: "
 
@@ -121,7 +121,7 @@ def find_time_problem(certificate: object, now: float) -> str:
     times = certificate if isinstance(certificate, dict) else {}
     if ssl.cert_time_to_seconds(times["notAfter"]) < now:
         return f"{EXPIRED}: {REMEDY}"
-    if ssl.cert_time_to_seconds(times["notBefore"]) > now + LARGEST_CLOCK_DIFFERENCE_SECONDS:
+    if ssl.cert_time_to_seconds(times["notBefore"]) > now + MAX_CLOCK_DIFFERENCE_SECONDS:
         return f"{NOT_YET_VALID}: compare the clocks of the two nodes"
     return ""
 

@@ -12,10 +12,10 @@ from hvd_pods.shared.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 # The variables of a request that have no field of their own. Other variables are rejected.
 ALLOWED = (NOTICES, RENDEZVOUS)
 # Bytes of a request. An argument list and a rendezvous of thousands of workers are shorter.
-LONGEST_REQUEST_BYTES = 1 << 16
-MOST_ARGUMENTS = 4096
+MAX_REQUEST_BYTES = 1 << 16
+MAX_ARGUMENTS = 4096
 # Fence numbers are times in milliseconds; an attempt is a small number.
-HIGHEST_NUMBER = 1 << 62
+MAX_NUMBER = 1 << 62
 
 
 class RequestError(Exception):
@@ -50,17 +50,17 @@ class Request(namedtuple("Request", ["run", "fence", "attempt", "argv", "variabl
     def encode(self, nonce: str) -> bytes:
         """Return the content of the frame REQUEST. Raises RequestError for one that is too long."""
         content = json.dumps({"nonce": nonce, **self._asdict()}).encode()
-        if len(content) > LONGEST_REQUEST_BYTES:
+        if len(content) > MAX_REQUEST_BYTES:
             raise RequestError(
-                f"the request has {len(content)} bytes; at most {LONGEST_REQUEST_BYTES} are sent"
+                f"the request has {len(content)} bytes; at most {MAX_REQUEST_BYTES} are sent"
             )
         return content
 
 
 def parse(content: bytes, nonce: str) -> Request:
     """Parse the content of a frame REQUEST. Raises RequestError for anything unexpected."""
-    if len(content) > LONGEST_REQUEST_BYTES:
-        raise RequestError(f"the request has more than {LONGEST_REQUEST_BYTES} bytes")
+    if len(content) > MAX_REQUEST_BYTES:
+        raise RequestError(f"the request has more than {MAX_REQUEST_BYTES} bytes")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as problem:
@@ -73,11 +73,11 @@ def parse(content: bytes, nonce: str) -> Request:
     request = Request(**document)
     for name in ("fence", "attempt"):
         value = getattr(request, name)
-        if type(value) is not int or not 0 <= value <= HIGHEST_NUMBER:
+        if type(value) is not int or not 0 <= value <= MAX_NUMBER:
             raise RequestError(f"{name} is no number of a run")
-    if type(request.stay) not in (int, float) or not 0 <= request.stay <= HIGHEST_NUMBER:
+    if type(request.stay) not in (int, float) or not 0 <= request.stay <= MAX_NUMBER:
         raise RequestError("stay is no number of seconds")
-    if not isinstance(request.argv, list) or not 0 < len(request.argv) <= MOST_ARGUMENTS:
+    if not isinstance(request.argv, list) or not 0 < len(request.argv) <= MAX_ARGUMENTS:
         raise RequestError("argv is no list of arguments")
     if not isinstance(request.variables, dict) or not request.variables.keys() <= set(ALLOWED):
         raise RequestError(f"variables may be {', '.join(ALLOWED)} only")

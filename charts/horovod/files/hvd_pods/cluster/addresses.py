@@ -21,7 +21,7 @@ from hvd_pods.shared.run import Run, Worker
 
 Slice = Dict[str, Any]
 # A watch that lasted this many seconds was successful: the next one begins without a long pause.
-SHORTEST_WATCH_SECONDS = 5.0
+MIN_WATCH_SECONDS = 5.0
 DNS_THREADS = 8
 # Why a worker without an endpoint in any EndpointSlice does not answer.
 NO_ADDRESS_YET = NoAnswer("it has no address yet")
@@ -207,7 +207,7 @@ class SliceAddresses:
                 asked_to_wait = problem.retry_after_seconds
                 if not self._closed.is_set() and not self._can_continue_after(problem):
                     return
-            if has_news or time.monotonic() - began > SHORTEST_WATCH_SECONDS:
+            if has_news or time.monotonic() - began > MIN_WATCH_SECONDS:
                 waits = self._reconnect_pauses()
             if not has_news:
                 # Pause before the next request: a server may end each watch at once.

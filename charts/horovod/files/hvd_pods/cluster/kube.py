@@ -31,7 +31,7 @@ STOP_RETRY_SECONDS = 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 RETRY_PAUSE_SECONDS = 60.0
 # Characters of an error: a proxy before the API server may answer with a page.
-LONGEST_MESSAGE = 1500
+MAX_MESSAGE_CHARACTERS = 1500
 # The `status` of an ApiError that has no HTTP status.
 NO_ANSWER = 0
 # The status codes of a server, or of a proxy before it, while it starts, ends or is overloaded. 401
@@ -336,8 +336,8 @@ def _parse(text: bytes, field: str = "metadata") -> Object:
 def _status_message(text: str) -> str:
     """Return the message of a Status object, or the text itself when it is not a Status.
 
-    It is one line of at most LONGEST_MESSAGE characters.
+    It is one line of at most MAX_MESSAGE_CHARACTERS.
     """
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         text = str(json.loads(text)["message"])
-    return one_line(text, LONGEST_MESSAGE)
+    return one_line(text, MAX_MESSAGE_CHARACTERS)

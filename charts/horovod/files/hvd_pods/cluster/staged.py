@@ -21,7 +21,7 @@ from hvd_pods.shared.run import Pod, Run, Worker
 
 LABELS = {contract.NODE_LIST_LABEL: "staged"}
 # A message names at most this many nodes.
-MOST_NAMES = 8
+MAX_NAMED_NODES = 8
 
 
 def add_nodes(run: Run, api: Api | None, pods: Mapping[Worker, Pod]) -> None:
@@ -58,8 +58,8 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
     if new:
         data = dict.fromkeys(new, format_time(time.time()))
         api.merge_patch(f"core/configmaps/{name}", {"data": data}, retry_seconds=0.0)
-        shown = ", ".join(new[:MOST_NAMES])
-        if len(new) > MOST_NAMES:
-            shown += f" and {len(new) - MOST_NAMES} more"
+        shown = ", ".join(new[:MAX_NAMED_NODES])
+        if len(new) > MAX_NAMED_NODES:
+            shown += f" and {len(new) - MAX_NAMED_NODES} more"
         log(f"added to ConfigMap {name}: the data of `staging.path` are on nodes {shown}")
     log(f"{len(nodes) - len(new)} of {len(nodes)} nodes had the data of `staging.path` before")

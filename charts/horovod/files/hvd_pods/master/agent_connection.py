@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames, keys
-from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
+from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
 from hvd_pods.agent.start_request import ALLOWED, Request, RequestError
 from hvd_pods.shared.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.shared.errors import ConfigurationError
@@ -175,7 +175,7 @@ class AgentConnection:
             except BlockingIOError:
                 return None
             self._banner += byte
-            if not byte or len(self._banner) > LONGEST_BANNER:
+            if not byte or len(self._banner) > MAX_BANNER_BYTES:
                 break
         banner = self._banner.decode("ascii", "replace").strip()
         wrong = find_banner_problem(banner, self._port)

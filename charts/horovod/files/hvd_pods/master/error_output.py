@@ -36,11 +36,11 @@ NOTES = re.compile(
     re.M,
 )
 # Read at most this many bytes of a line. A progress bar, for instance, has no newline.
-LONGEST_LINE = 4096
+MAX_LINE_BYTES = 4096
 # Ranks whose tracebacks are read at a time.
-MOST_RANKS = 20_000
+MAX_TRACEBACK_READERS = 20_000
 # The maximum length of an exception with its place and remedy, in characters.
-LONGEST_TEXT = 800
+MAX_EXCEPTION_CHARACTERS = 800
 
 
 class ErrorOutput:
@@ -93,10 +93,10 @@ class ErrorOutput:
                 return
             write(self._target, NOTES.sub(b"", chunk))
             *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[-LONGEST_LINE:]
+            rest = rest[-MAX_LINE_BYTES:]
             for line in lines:
                 if not NOTES.match(line + b"\n"):
-                    shown = line[:LONGEST_LINE].decode(errors="replace")
+                    shown = line[:MAX_LINE_BYTES].decode(errors="replace")
                     self._look_at(shown.rstrip("\r"))
 
     def _look_at(self, line: str) -> None:
@@ -104,9 +104,11 @@ class ErrorOutput:
         rank, text = split_tag(line)
         self._lines.append(OutputLine(now, rank, text))
         self._follow(text)
-        if len(self._readers) > MOST_RANKS:
+        if len(self._readers) > MAX_TRACEBACK_READERS:
             # The script prints tags of ranks that do not exist.
             self._readers.clear()
         raised = self._readers.setdefault(rank, TracebackReader()).take(text)
         if raised:
-            self._tracebacks.append(OutputLine(now, rank, one_line(raised, LONGEST_TEXT)))
+            self._tracebacks.append(
+                OutputLine(now, rank, one_line(raised, MAX_EXCEPTION_CHARACTERS))
+            )

@@ -33,9 +33,9 @@ from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Pod, parse_run
 
 # Stop writing after this many bytes: the file is in memory.
-LONGEST_LOG_BYTES = 4 << 20
+MAX_LOG_BYTES = 4 << 20
 # The maximum number of queued events, and seconds that the master waits for them when it ends.
-MOST_WAITING = 10_000
+MAX_QUEUED_EVENTS = 10_000
 EVENT_LOG_CLOSE_TIMEOUT_SECONDS = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer, "JobReading": JobReading}
 ENUMS = {"TimerKind": TimerKind, "JobKind": JobKind}
@@ -82,16 +82,16 @@ class EventLog:
         assignment: Assignment,
         run: str,
         *,
-        longest: int = LONGEST_LOG_BYTES,
-        most_waiting: int = MOST_WAITING,
+        max_bytes: int = MAX_LOG_BYTES,
+        max_queued_events: int = MAX_QUEUED_EVENTS,
         close_timeout_seconds: float = EVENT_LOG_CLOSE_TIMEOUT_SECONDS,
     ) -> None:
-        self._longest = longest
+        self._max_bytes = max_bytes
         self._close_timeout_seconds = close_timeout_seconds
         self._path = path
         self._assignment = assignment
         self._run = run
-        self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(most_waiting)
+        self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(max_queued_events)
         self._is_open = True
         self._thread = spawn("write-events", self._follow)
 
@@ -124,7 +124,7 @@ class EventLog:
         assignment = {name: getattr(self._assignment, name) for name in ASSIGNMENT_FIELDS}
         line = json.dumps({"run": self._run, **assignment})
         written = 0
-        while written + len(line) < self._longest:
+        while written + len(line) < self._max_bytes:
             file.write(line + "\n")
             # Flush each line: the log of a killed master is useful, too.
             file.flush()

@@ -30,7 +30,7 @@ LAUNCHER_LINE = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
 )
 # Characters of a rank's last line that are shown.
-LONGEST_WORDS = 300
+MAX_LAST_LINE_CHARACTERS = 300
 # The first rank that failed, as the launchers name it.
 FAILED_RANK_PATTERNS = (
     re.compile(
@@ -245,7 +245,7 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
         return None
     tag = PYTORCH_TAG.match(line.text)
     rank = int(tag[1]) if tag else line.rank
-    text = one_line(line.text, LONGEST_WORDS)
+    text = one_line(line.text, MAX_LAST_LINE_CHARACTERS)
     return failure_causes.cause_of_exception(rank, evidence.worker_of(rank), text)
 
 
@@ -268,7 +268,7 @@ def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     texts = [x.text for x in before if x.rank == tag and not LAUNCHER_LINE.match(x.text)]
     if not texts or is_consequence(texts[-1]):
         return ""
-    return f', after "{one_line(texts[-1], LONGEST_WORDS)}"'
+    return f', after "{one_line(texts[-1], MAX_LAST_LINE_CHARACTERS)}"'
 
 
 def is_consequence(text: str) -> bool:

@@ -31,11 +31,11 @@ from hvd_pods.pod.reporting import log
 from hvd_pods.rules.events import EventSink, WorkerReached
 from hvd_pods.shared.errors import RunError
 
-LONGEST_REQUEST = 1 << 17
+MAX_REQUEST_BYTES = 1 << 17
 # Stop reading the client's standard input while this many bytes wait for the program. The second
 # limit is for output that waits for the client's streams: the worker pauses before.
-MOST_WAITING = 1 << 18
-MOST_UNWRITTEN = 1 << 20
+MAX_INPUT_BYTES = 1 << 18
+MAX_OUTPUT_BYTES = 1 << 20
 CHUNK = 1 << 16
 # Timeout in seconds for writing a message of the gateway itself to a client's stream.
 MESSAGE_WRITE_TIMEOUT_SECONDS = 5.0
@@ -207,7 +207,7 @@ class Relay:
         if self._connection.is_asked:
             self._note_reached()
         self._is_over = self._connection.exit_code is not None
-        if sum(len(content) for _, content in self._unwritten) > MOST_UNWRITTEN:
+        if sum(len(content) for _, content in self._unwritten) > MAX_OUTPUT_BYTES:
             raise AgentConnectionError("it writes more than it may before that is passed on")
 
     def _wait(self) -> list[int]:
@@ -220,7 +220,7 @@ class Relay:
             sends = self._connection.events & selectors.EVENT_WRITE
             events = select.POLLIN | (select.POLLOUT if sends else 0)
             poll.register(self._connection.fileno(), events)
-            if self._reads_stdin and self._connection.waiting < MOST_WAITING:
+            if self._reads_stdin and self._connection.waiting < MAX_INPUT_BYTES:
                 reads.append(self._stdin)
         if self._unwritten:
             poll.register(self._unwritten[0][0], select.POLLOUT)
@@ -273,16 +273,16 @@ def can_write(stream: int) -> bool:
 def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
     """Receive a client's request, and its streams into `streams`. Raises OSError, ValueError."""
     content, ancillary, _, _ = client.recvmsg(
-        LONGEST_REQUEST, socket.CMSG_SPACE(3 * 4), socket.MSG_CMSG_CLOEXEC
+        MAX_REQUEST_BYTES, socket.CMSG_SPACE(3 * 4), socket.MSG_CMSG_CLOEXEC
     )
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             count = len(data) // 4
             streams += [int.from_bytes(data[4 * n : 4 * n + 4], "little") for n in range(count)]
     while not content.endswith(b"\n"):
-        part = client.recv(LONGEST_REQUEST)
+        part = client.recv(MAX_REQUEST_BYTES)
         content += part
-        if not part or len(content) > LONGEST_REQUEST:
+        if not part or len(content) > MAX_REQUEST_BYTES:
             raise ValueError("no complete line")
     if len(streams) != 3:
         raise ValueError(f"{len(streams)} streams instead of 3")

@@ -15,10 +15,10 @@ from hvd_pods.pod.connections import ConnectionServer, Limits
 # Seconds and bytes of a request: the addresses for 1,800 peers. A full store accepts no more
 # values.
 LIMITS = Limits(seconds=3.0, size=1 << 18, connections=1024)
-MOST_BYTES = 1 << 26
+MAX_STORED_BYTES = 1 << 26
 # The maximum request size in bytes before the sender has sent the secret: the secret needs fewer.
 # All connections together then take 1 MiB. With the limit for ranks they would take 256 MiB.
-LONGEST_INTRODUCTION = 1 << 10
+MAX_INTRODUCTION_BYTES = 1 << 10
 REQUEST = re.compile(rb"(GET|PUT|DELETE) /([^ \r\n]{1,512}) HTTP/")
 LENGTH = re.compile(rb"^content-length: *(\d{1,9})\r?$", re.I | re.M)
 
@@ -51,7 +51,7 @@ class GlooStore:
     def _limit(self, connection: socket.socket) -> int:
         """Return how many bytes a connection may send: few before its address shows the secret."""
         is_known = connection.getpeername()[0] in self._known
-        return self._most_requested if is_known else LONGEST_INTRODUCTION
+        return self._most_requested if is_known else MAX_INTRODUCTION_BYTES
 
     def _answer(self, request: bytes, connection: socket.socket) -> bytes:
         peer = connection.getpeername()[0]
@@ -70,7 +70,7 @@ class GlooStore:
         self._size -= len(self._values.pop(key, b""))
         if method == b"PUT":
             value = request.partition(b"\r\n\r\n")[2]
-            if self._size + len(value) > MOST_BYTES:
+            if self._size + len(value) > MAX_STORED_BYTES:
                 return format_answer(b"507 Insufficient Storage")
             self._values[key] = value
             self._size += len(value)

@@ -44,7 +44,7 @@ from hvd_pods.shared.run import parse_run
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
 # Seconds by which events that are already on the queue may delay a timer.
-LONGEST_TIMER_DELAY_SECONDS = 1.0
+MAX_TIMER_DELAY_SECONDS = 1.0
 
 
 class Master:
@@ -101,7 +101,7 @@ class Master:
             return self._queue.get()
         kind = min(timers, key=lambda kind: timers[kind])
         left = timers[kind] - time.monotonic()
-        if left < -LONGEST_TIMER_DELAY_SECONDS:
+        if left < -MAX_TIMER_DELAY_SECONDS:
             return Timer(kind)
         try:
             return self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()

@@ -31,13 +31,13 @@ from hvd_pods.shared.notice_kinds import (
     STOPPED,
 )
 from hvd_pods.shared.run import Run
-from hvd_pods.shared.untrusted import LONGEST_TEXT, printable
+from hvd_pods.shared.untrusted import MAX_TEXT_CHARACTERS, printable
 
-LONGEST_NOTICE = 4096
+MAX_NOTICE_BYTES = 4096
 # Connections at a time in addition to one for each worker; the launcher needs open files, too.
 BASE_CONNECTIONS = 256
 # The largest number of seconds in a notice.
-LARGEST_NOTICE_SECONDS = 86400.0 * 365
+MAX_NOTICE_SECONDS = 86400.0 * 365
 # Required fields of a notice of each kind, in addition to `worker` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
     RAISED: {"text": str},
@@ -74,7 +74,7 @@ class NoticeServer:
         self._kept: dict[int, socket.socket] = {}
         self._number = 0
         most = BASE_CONNECTIONS + len(run.workers)
-        limits = Limits(seconds, LONGEST_NOTICE, most)
+        limits = Limits(seconds, MAX_NOTICE_BYTES, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
         # For senders: the address and the port of the server, and the secret that notices must
         # have.
@@ -149,13 +149,13 @@ class NoticeServer:
         for name, expected in {**fields, **more}.items():
             value: Any = notice.get(name)
             if expected is str and isinstance(value, str):
-                content[name] = printable(value[:LONGEST_TEXT], keeps="")
+                content[name] = printable(value[:MAX_TEXT_CHARACTERS], keeps="")
             elif expected is int and type(value) is int and -256 < value < 256:
                 content[name] = value
             elif (
                 expected is float
                 and type(value) in (int, float)
-                and 0 <= value <= LARGEST_NOTICE_SECONDS
+                and 0 <= value <= MAX_NOTICE_SECONDS
             ):
                 content[name] = float(value)
             else:

@@ -28,7 +28,7 @@ import time
 from collections import deque
 from typing import Collection, Mapping, NamedTuple, Sequence
 
-from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
+from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.rules.events import EventSink, WorkerAnswers, WorkerGone, WorkerProblem
@@ -39,13 +39,13 @@ from hvd_pods.shared.run import Pod, Worker
 # The pause between two attempts to connect to a worker, as a fraction of its time so far.
 CONNECT_DELAY_SHARE = 0.1
 # Attempts per second to connect to all workers together, beyond the first one for each.
-HIGHEST_CONNECT_RATE = 1000.0
+MAX_CONNECTS_PER_SECOND = 1000.0
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT_KEEPALIVE_SECONDS
-# replaces both if a worker counts as lost sooner than after SHORTEST_PATIENCE_SECONDS.
+# replaces both if a worker counts as lost sooner than after MIN_KEEPALIVE_PATIENCE_SECONDS.
 KEEPALIVE_IDLE_SECONDS = 3
 KEEPALIVE_INTERVAL_SECONDS = 2
 SHORT_KEEPALIVE_SECONDS = 1
-SHORTEST_PATIENCE_SECONDS = 8.0
+MIN_KEEPALIVE_PATIENCE_SECONDS = 8.0
 # A live worker has responded within this many times the idle seconds of the keepalive.
 SILENCE_FACTOR = 2
 # Timeout in seconds for one more connection to a worker that was silent for long enough.
@@ -297,16 +297,16 @@ class Prober:
 
     def _receive(self, probed: ProbedWorker, endpoint: Endpoint, connection: socket.socket) -> None:
         try:
-            data = connection.recv(LONGEST_BANNER)
+            data = connection.recv(MAX_BANNER_BYTES)
         except BlockingIOError:
             return
         except OSError as problem:
             self._note_failure(probed, self._no_answer(problem))
             return
         probed.received += data
-        is_complete = b"\n" in probed.received or len(probed.received) >= LONGEST_BANNER
+        is_complete = b"\n" in probed.received or len(probed.received) >= MAX_BANNER_BYTES
         if is_complete or not data:
-            line = probed.received.partition(b"\n")[0][:LONGEST_BANNER]
+            line = probed.received.partition(b"\n")[0][:MAX_BANNER_BYTES]
             banner = line.decode("ascii", "replace").strip()
             wrong = find_banner_problem(banner, self._port, probed.worker.revision)
             if probed.has_answered and not banner:
@@ -325,7 +325,7 @@ class Prober:
         now = time.monotonic()
         why = NoAnswer(f"port {self._port} closed the connection")
         try:
-            if connection.recv(LONGEST_BANNER):
+            if connection.recv(MAX_BANNER_BYTES):
                 if not probed.is_reported and not probed.connection:
                     # A banner that comes late: the agent answers again.
                     self._set_timer(probed, now)
@@ -358,7 +358,9 @@ class Prober:
                 max(self._limits.first_delay_seconds, (now - probed.since) * CONNECT_DELAY_SHARE),
                 self._limits.longest_delay_seconds,
             )
-            self._set_timer(probed, now + max(pause, self._unanswered_count / HIGHEST_CONNECT_RATE))
+            self._set_timer(
+                probed, now + max(pause, self._unanswered_count / MAX_CONNECTS_PER_SECOND)
+            )
             return
         if not probed.kept_connection:
             probed.is_reported = False
@@ -425,7 +427,7 @@ def _is_accepted(connection: socket.socket) -> bool:
 
 def keepalive_times(lost_after_seconds: float) -> tuple[int, int]:
     """Return TCP keepalive's idle seconds before the first probe, and those between probes."""
-    if lost_after_seconds >= SHORTEST_PATIENCE_SECONDS:
+    if lost_after_seconds >= MIN_KEEPALIVE_PATIENCE_SECONDS:
         return KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS
     return SHORT_KEEPALIVE_SECONDS, SHORT_KEEPALIVE_SECONDS
 

@@ -30,7 +30,7 @@ from hvd_pods.shared.untrusted import one_line, parse_count
 # Agent connections at a time: each blocks a thread.
 CONNECTIONS = 512
 # Ranks of one worker.
-MOST_RANKS = 10_000
+MAX_WORKER_RANKS = 10_000
 # Timeouts in seconds: for a worker to ask its ranks to end or to report which have ended, and to
 # report whether its ranks may stay.
 RANKS_ASK_TIMEOUT_SECONDS = 10.0
@@ -43,7 +43,7 @@ WARM_ANSWER_TIMEOUT_SECONDS = WARM_TIMEOUT_SECONDS + 10.0
 # Timeout in seconds for a worker to show stacks.
 STACKS_SHOW_TIMEOUT_SECONDS = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
-LONGEST_OUTPUT = 1 << 20
+MAX_OUTPUT_BYTES = 1 << 20
 # Seconds between two checks whether the master was asked to end.
 STOP_POLL_INTERVAL_SECONDS = 0.5
 
@@ -138,7 +138,7 @@ def _follow(
             output += b"" if kind == frames.EXIT else part
         why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
         why = "asked to end" if is_stopped() else why
-        if connection.exit_code is None and (why or len(output) > LONGEST_OUTPUT):
+        if connection.exit_code is None and (why or len(output) > MAX_OUTPUT_BYTES):
             return 1, why or "it prints too much"
     text = output.decode(errors="replace").strip()
     return connection.exit_code, text or f"exit code {connection.exit_code}"
@@ -194,7 +194,7 @@ def count_finished(
     launch_numbers = (
         numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence)
     )
-    return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in launch_numbers)
+    return sum(parse_count(numbers[2], MAX_WORKER_RANKS) or 0 for numbers in launch_numbers)
 
 
 def find_binding_problem(access: AgentAccess, workers: Sequence[Worker], binding: Binding) -> str:
@@ -253,7 +253,7 @@ def ask_ranks_to_end(access: AgentAccess, workers: Sequence[Worker]) -> int:
         access, workers, ["worker/graceful_termination.py"], seconds=RANKS_ASK_TIMEOUT_SECONDS
     ).items():
         # The worker's Python may print warnings before and after it.
-        counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))
+        counts = (parse_count(line, MAX_WORKER_RANKS) for line in reversed(output.splitlines()))
         number = next((count for count in counts if count is not None), None)
         if code or number is None:
             log(f"cannot ask the ranks on {worker.name} to end: {one_line(output)}")

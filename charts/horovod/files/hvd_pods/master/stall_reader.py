@@ -11,15 +11,15 @@ MISSING = re.compile(r"(\d{1,9})!?: \[(.*)\]")
 # Lines of other ranks that may come between those of a message.
 STRAY_LINES = 20
 # Ranks that are read in a second; further ranks are not named.
-MOST_READ = 1000
+MAX_RANKS_PER_SECOND = 1000
 # Characters of the text about an operation that a rank has not joined.
-MOST_TEXT = 160
+MAX_TEXT_CHARACTERS = 160
 
 
 class StallReader:
     """Finds Horovod's messages about ranks that have not joined, in the launcher's error output.
 
-    `clock` returns seconds. At most MOST_READ ranks are found in a second: training code can write
+    `clock` returns seconds. At most MAX_RANKS_PER_SECOND ranks are found: training code can write
     such lines without limit, and the master keeps each until it has decided about it.
     """
 
@@ -47,6 +47,6 @@ class StallReader:
             self._since = now
             self._read = 0
         self._read += 1
-        if self._read > MOST_READ:
+        if self._read > MAX_RANKS_PER_SECOND:
             return None
-        return int(missing[1]), f"has not joined {missing[2][:MOST_TEXT]}", self._period
+        return int(missing[1]), f"has not joined {missing[2][:MAX_TEXT_CHARACTERS]}", self._period

@@ -27,8 +27,8 @@ CODE_DELIVERY_TIMEOUT_SECONDS = 60.0
 # Seconds that a worker has to report that its pip was too slow.
 PIP_REPORT_TIMEOUT_SECONDS = 5.0
 # Limits of a message about failed workers: reasons, and characters of each reason.
-MOST_REASONS = 8
-LONGEST_REASON = 2000
+MAX_REASONS = 8
+MAX_REASON_CHARACTERS = 2000
 
 
 class UserCode:
@@ -166,9 +166,9 @@ def _describe(what: str, failed: Mapping[Worker, tuple[int, str]]) -> RunError:
         workers.setdefault(output, []).append(worker.name)
     parts = [
         f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: "
-        + one_line(output, LONGEST_REASON)
+        + one_line(output, MAX_REASON_CHARACTERS)
         for output, names in workers.items()
     ]
     is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())
     kind = ConfigurationError if is_sure else RunError
-    return kind(f"cannot {what}" + "; ".join(parts[:MOST_REASONS]))
+    return kind(f"cannot {what}" + "; ".join(parts[:MAX_REASONS]))

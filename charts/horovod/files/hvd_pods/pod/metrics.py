@@ -44,14 +44,14 @@ SAMPLE = re.compile(
     r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf)|(?i:nan))"
 )
 LABELS = re.compile(f"({LABEL})")
-LONGEST_LINE = 4096
+MAX_LINE_CHARACTERS = 4096
 # Limits: the samples of scripts on a page, which its files share equally; the labels of a sample;
 # and the characters of a label's name and value. The chart's PodMonitor sets the same limits for
 # Prometheus.
-MOST_SERIES = 1000
-MOST_LABELS = 16
-LONGEST_NAME = 100
-LONGEST_VALUE = 400
+MAX_SERIES = 1000
+MAX_LABELS = 16
+MAX_LABEL_NAME_CHARACTERS = 100
+MAX_LABEL_VALUE_CHARACTERS = 400
 # Limits for HTTP clients. They allow for a scraper on a busy machine.
 LIMITS = Limits(seconds=10.0, size=16384, connections=64)
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
@@ -68,8 +68,8 @@ PROGRESS = {
     "hvdchart_size": "size",
 }
 # Limits of reported numbers: their characters, and the largest integer that floats count exactly.
-LONGEST_NUMBER = 40
-LARGEST_COUNT = 1 << 53
+MAX_NUMBER_CHARACTERS = 40
+MAX_COUNT = 1 << 53
 ReportedProgress = Dict[str, Any]
 
 
@@ -92,7 +92,7 @@ class Sample(NamedTuple):
         return self._replace(labels=tuple(sorted([*others, label])))
 
 
-def parse_samples(text: str, most: int = MOST_SERIES) -> tuple[list[Sample], int]:
+def parse_samples(text: str, most: int = MAX_SERIES) -> tuple[list[Sample], int]:
     """Return the first lines that are samples, up to `most`, and the number of other lines.
 
     The chart's own metrics are refused: a second value would contradict the served one.
@@ -107,11 +107,11 @@ def parse_samples(text: str, most: int = MOST_SERIES) -> tuple[list[Sample], int
 def parse_sample(line: str) -> Sample | None:
     """Parse a line that a script may add; None for an invalid line, which would break a page.
 
-    A line is invalid if it has another form or more than LONGEST_LINE characters, a metric of the
+    A line is invalid if it has another form, more than MAX_LINE_CHARACTERS, a metric of the
     chart's own, a label twice, more labels or longer ones than the limits, the label `__name__`, or
     a number that no float can hold.
     """
-    match = SAMPLE.fullmatch(line) if len(line) <= LONGEST_LINE else None
+    match = SAMPLE.fullmatch(line) if len(line) <= MAX_LINE_CHARACTERS else None
     if not match or match[1] in METRICS:
         return None
     labels = sorted(LABELS.findall(match[2] or ""))
@@ -120,8 +120,11 @@ def parse_sample(line: str) -> Sample | None:
     if len(names) < len(labels) or "__name__" in names or is_too_large:
         return None
     parts = [label.partition("=") for label in labels]
-    is_long = any(len(n) > LONGEST_NAME or len(v) - 2 > LONGEST_VALUE for n, _, v in parts)
-    if is_long or len(labels) > MOST_LABELS:
+    is_long = any(
+        len(n) > MAX_LABEL_NAME_CHARACTERS or len(v) - 2 > MAX_LABEL_VALUE_CHARACTERS
+        for n, _, v in parts
+    )
+    if is_long or len(labels) > MAX_LABELS:
         return None
     return Sample(match[1], match[3], tuple(labels))
 
@@ -130,13 +133,13 @@ def read_script_file(path: Path) -> str:
     """Return the text that the script has written so far; empty if there is no regular file.
 
     A file with hard links does not count as regular. Of a file that is longer than
-    untrusted.LARGEST_FILE, return the complete lines before that limit.
+    untrusted.MAX_FILE_BYTES, return the complete lines before that limit.
     """
     try:
         content = untrusted.read_file(path, has_one_name=True)
     except OSError:
         return ""
-    if len(content) == untrusted.LARGEST_FILE:
+    if len(content) == untrusted.MAX_FILE_BYTES:
         # The last line may be cut within its number.
         content = content[: content.rfind(b"\n") + 1]
     return content.decode(errors="replace")
@@ -224,7 +227,9 @@ def select_progress(text: str) -> list[str]:
     return [
         f"{sample.name} {sample.value}"
         for sample in parse_samples(text)[0]
-        if sample.name in PROGRESS and not sample.labels and len(sample.value) < LONGEST_NUMBER
+        if sample.name in PROGRESS
+        and not sample.labels
+        and len(sample.value) < MAX_NUMBER_CHARACTERS
     ]
 
 
@@ -233,7 +238,7 @@ def parse_progress(samples: Iterable[str]) -> ReportedProgress:
 
     A step that the rank itself has counted is marked with `isCounted`. A loss that is not finite is
     reported as a string, because JSON has no such number. Other numbers that are not finite,
-    negative counts and those above LARGEST_COUNT are left out. Raises KeyError or ValueError for
+    negative counts and those above MAX_COUNT are left out. Raises KeyError or ValueError for
     samples that `select_progress` does not return.
     """
     reported: ReportedProgress = {}
@@ -246,7 +251,7 @@ def parse_progress(samples: Iterable[str]) -> ReportedProgress:
             reported[name] = number if is_finite else str(number)
         elif name == "samplesPerSecond" and is_finite:
             reported[name] = number
-        elif name != "samplesPerSecond" and 0 <= number <= LARGEST_COUNT:
+        elif name != "samplesPerSecond" and 0 <= number <= MAX_COUNT:
             reported[name] = int(number)
     counted = reported.pop("counted", None)
     if "step" not in reported and counted is not None:

@@ -12,7 +12,7 @@ from hvd_pods.shared.exit_codes import LOST_MASTER
 from hvd_pods.shared.untrusted import printable
 
 TERMINATION_LOG = Path("/dev/termination-log")
-LONGEST_TERMINATION_MESSAGE = 4096
+MAX_TERMINATION_MESSAGE_BYTES = 4096
 
 _START = time.monotonic()
 
@@ -38,7 +38,7 @@ def report_failure(error: RunError) -> int:
     _print(f"[hvd] error: {text}", sys.stderr)
     try:
         # The kubelet would keep the end of a longer message.
-        TERMINATION_LOG.write_bytes(f"{text}\n".encode()[:LONGEST_TERMINATION_MESSAGE])
+        TERMINATION_LOG.write_bytes(f"{text}\n".encode()[:MAX_TERMINATION_MESSAGE_BYTES])
     except OSError as problem:
         # Outside a pod, or on a platform without the file. The log has the error.
         log(f"cannot write the termination message: {problem}")

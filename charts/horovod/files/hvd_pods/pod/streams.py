@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 CHUNK = 1 << 16
 # The most bytes to buffer until the end of their line arrives.
-LONGEST_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 
 
 class Stream:
@@ -52,7 +52,7 @@ class Stream:
         if not data:
             self.is_open = False
             self._rest += b"\n" if self._rest else b""
-        if not data or len(self._rest) - end > LONGEST_LINE_BYTES:
+        if not data or len(self._rest) - end > MAX_LINE_BYTES:
             end = len(self._rest)
         complete = bytes(self._rest[:end])
         del self._rest[:end]

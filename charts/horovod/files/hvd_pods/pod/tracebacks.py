@@ -6,7 +6,7 @@ import os
 import re
 
 # The most characters of an exception's line, so that its notice fits the limit.
-LONGEST_EXCEPTION_CHARACTERS = 500
+MAX_EXCEPTION_CHARACTERS = 500
 FRAME = re.compile(r'^ +File "([^"]+)", line (\d+)')
 EXCEPTION = re.compile(r"^([A-Za-z_][\w.<>]*)(: .*)?$")
 # The prefix of TensorFlow and Keras for the message of an exception; frames may follow.
@@ -66,7 +66,7 @@ class TracebackReader:
         self._is_source = True
         self._is_shown = is_own or not self._is_own
         if self._is_shown:
-            self._place = f", {os.path.basename(file)[:LONGEST_EXCEPTION_CHARACTERS]}:{number[:9]}"
+            self._place = f", {os.path.basename(file)[:MAX_EXCEPTION_CHARACTERS]}:{number[:9]}"
             self._source = ""
             self._is_own = is_own
 
@@ -74,7 +74,7 @@ class TracebackReader:
         exception = EXCEPTION.match(line)
         if self._is_source and (self._wrapped or not exception):
             self._is_source = False
-            self._source = line[:LONGEST_EXCEPTION_CHARACTERS] if self._is_shown else self._source
+            self._source = line[:MAX_EXCEPTION_CHARACTERS] if self._is_shown else self._source
             return None
         if self._wrapped:
             # The class stays the same, unless the message names another one.
@@ -90,7 +90,7 @@ class TracebackReader:
             self._is_source = False
             return None
         self._is_open = False
-        text = line[:LONGEST_EXCEPTION_CHARACTERS]
+        text = line[:MAX_EXCEPTION_CHARACTERS]
         return text + self._place + find_hint(text, self._source)
 
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 
 from hvd_pods.pod import notices
-from hvd_pods.pod.tracebacks import LONGEST_EXCEPTION_CHARACTERS, TracebackReader
+from hvd_pods.pod.tracebacks import MAX_EXCEPTION_CHARACTERS, TracebackReader
 from hvd_pods.shared import notice_kinds
 from hvd_pods.shared.contract import FENCE
 
@@ -29,7 +29,7 @@ def describe(error: BaseException) -> str:
             return text
     # The reader does not support every form, such as an exception group.
     first = traceback.format_exception_only(type(error), error)[0]
-    return first[:LONGEST_EXCEPTION_CHARACTERS].strip()
+    return first[:MAX_EXCEPTION_CHARACTERS].strip()
 
 
 def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:

@@ -20,12 +20,12 @@ THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
 # checks the launcher, the devices and the images. A rank sees these only for its own worker.
 BY_RANKS = contract.FUSION_BY_RANKS
 RANK_BYTES = 512 << 10
-LARGEST_THRESHOLD_BYTES = 128 << 20
+MAX_THRESHOLD_BYTES = 128 << 20
 
 
 def plan_threshold(ranks: int) -> int:
     """Return the bytes that Horovod sends at once: 512 KiB for each rank, at most 128 MiB."""
-    return min(LARGEST_THRESHOLD_BYTES, ranks * RANK_BYTES)
+    return min(MAX_THRESHOLD_BYTES, ranks * RANK_BYTES)
 
 
 def choose(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:

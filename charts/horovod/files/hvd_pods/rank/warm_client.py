@@ -36,7 +36,7 @@ READY = f"{paths.GENERATED}/warm.ready"
 # A client sends this when it is ready to pass on signals: no signal has this number.
 GO = bytes([0])
 # The kernel's limit for one message (SCM_MAX_FD). One of the descriptors carries the JSON.
-MOST_DESCRIPTORS = 253
+MAX_DESCRIPTORS = 253
 # The timeout for an import that is still running: a cold start would import the same again.
 WARM_TIMEOUT_SECONDS = 120.0
 # If a process caused one of these signals itself, it must not return to the fault.
@@ -101,7 +101,7 @@ def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: 
     numbers = inheritable_descriptors()
     if not {0, 1, 2}.issubset(numbers):
         raise ColdStart("one of its standard streams is closed")
-    if len(numbers) >= MOST_DESCRIPTORS:
+    if len(numbers) >= MAX_DESCRIPTORS:
         raise ColdStart(f"the rank has {len(numbers)} open files")
     try:
         request = {**describe(command, program), "rank": rank, "descriptors": numbers}
@@ -190,7 +190,7 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
-    """Send a message with at most MOST_DESCRIPTORS - 1 descriptors. Raises OSError."""
+    """Send a message with at most MAX_DESCRIPTORS - 1 descriptors. Raises OSError."""
     # In a separate file, so that a receiver only has to wait for one byte.
     with open(os.memfd_create("message"), "w", encoding="ascii") as file:
         file.write(json.dumps(message))
@@ -206,7 +206,7 @@ def receive(connection: socket.socket) -> tuple[Message, list[int]]:
     """
     # Programs that a rank starts must not inherit these descriptors.
     flags = socket.MSG_CMSG_CLOEXEC
-    _, received, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS, flags)
+    _, received, _, _ = socket.recv_fds(connection, 1, MAX_DESCRIPTORS, flags)
     if not received:
         raise ConnectionResetError("the other side closed the connection")
     body, *descriptors = received

@@ -33,7 +33,7 @@ from hvd_pods.shared.contract import FENCE, TAG_OUTPUT
 RANK_GRACE_PERIOD_SECONDS = 0.2
 OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
 # The most chunks to read from an ended rank before its end is reported.
-MOST_CHUNKS = 64
+MAX_DRAIN_CHUNKS = 64
 
 
 class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
@@ -152,7 +152,7 @@ class WorkerRanks:
     def _take_end(self, rank: Rank) -> None:
         # Pass on the rank's output before the line about its end.
         for stream in rank.streams:
-            for _ in range(MOST_CHUNKS):
+            for _ in range(MAX_DRAIN_CHUNKS):
                 if not (stream.is_open and stream.pass_on()):
                     break
         self._poll.unregister(rank.life)

@@ -14,7 +14,7 @@ from hvd_pods.shared.objects import Object, parse_time
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
 FIRST_BACKOFF_SECONDS = 10.0
-LONGEST_BACKOFF_SECONDS = 360.0
+MAX_BACKOFF_SECONDS = 360.0
 # Stop waiting this many seconds before the Job's deadline: the deadline fails the Job.
 DEADLINE_RESERVE_SECONDS = 15.0
 NO_FIELDS: Object = {"metadata": {}, "spec": {}}
@@ -92,9 +92,7 @@ class JobReading(NamedTuple):
     @property
     def backoff_seconds(self) -> float:
         """The seconds that the Job controller waits before the next master."""
-        return float(
-            min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failed, 10), LONGEST_BACKOFF_SECONDS)
-        )
+        return float(min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failed, 10), MAX_BACKOFF_SECONDS))
 
     @property
     def deadline(self) -> float:

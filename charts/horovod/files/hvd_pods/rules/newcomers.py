@@ -27,7 +27,7 @@ SETTLE_SECONDS = 3.0
 # last number, each time that a worker is lost within twice as many seconds: a worker that comes and
 # goes repeatedly must not stop the training.
 GROWTH_INTERVAL_SECONDS = 30.0
-LONGEST_GROWTH_INTERVAL_SECONDS = 600.0
+MAX_GROWTH_INTERVAL_SECONDS = 600.0
 # Seconds until the next try to prepare workers after a failure. Ranks without a kept state are
 # asked again after SETTLE_SECONDS, then after twice as long, up to these seconds.
 PREPARE_RETRY_DELAY_SECONDS = 30.0
@@ -48,9 +48,7 @@ def note_size(decision: Decision) -> None:
     if now < before:
         is_soon = decision.now - state.grown_at < 2 * interval
         growth_interval_seconds = (
-            min(2 * interval, LONGEST_GROWTH_INTERVAL_SECONDS)
-            if is_soon
-            else GROWTH_INTERVAL_SECONDS
+            min(2 * interval, MAX_GROWTH_INTERVAL_SECONDS) if is_soon else GROWTH_INTERVAL_SECONDS
         )
         decision.state = replace(decision.state, growth_interval_seconds=growth_interval_seconds)
         decision.report(RunEvent.SHRUNK, what)

@@ -26,7 +26,7 @@ FORCE_DELETE_DELAY_SECONDS = 60.0
 # one may come from a controller that has not seen the upgrade yet. If the fourth one is stale, too,
 # the StatefulSet is stale until somebody repairs it. Later ones are also deleted, but only after so
 # many seconds each.
-MOST_REPLACED_AT_ONCE = 3
+MAX_REPLACED_AT_ONCE = 3
 REPLACE_INTERVAL_SECONDS = 20.0
 
 
@@ -92,9 +92,9 @@ def _may_replace(decision: Decision, name: str, uid: str) -> bool:
     """Return whether a stale pod of this worker may be deleted now; if so, note the deletion."""
     attempt_workers = decision.attempt_workers
     uids, at = attempt_workers.replaced.get(name, (frozenset(), 0.0))
-    if len(uids | {uid}) > MOST_REPLACED_AT_ONCE and decision.now - at < REPLACE_INTERVAL_SECONDS:
+    if len(uids | {uid}) > MAX_REPLACED_AT_ONCE and decision.now - at < REPLACE_INTERVAL_SECONDS:
         return False
-    if len(uids) <= MOST_REPLACED_AT_ONCE:
+    if len(uids) <= MAX_REPLACED_AT_ONCE:
         uids |= {uid}
     decision.attempt_workers = replace(
         decision.attempt_workers, replaced={**attempt_workers.replaced, name: (uids, decision.now)}
@@ -106,7 +106,7 @@ def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> 
     """Return whether a StatefulSet repeatedly replaces stale pods of a worker with stale ones."""
     uids, _ = decision.attempt_workers.replaced.get(worker.name, (frozenset(), 0.0))
     # The worker may have no pod for a moment, after the last one was deleted.
-    return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED_AT_ONCE
+    return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MAX_REPLACED_AT_ONCE
 
 
 def is_stale(worker: Worker, pod: Object) -> bool:

@@ -24,7 +24,7 @@ from hvd_pods.shared.notice_kinds import (
 )
 
 # The maximum number of kept notices of each kind: training code can send them without limit.
-MOST_NOTICES = 10_000
+MAX_NOTICES = 10_000
 
 
 def on_notice(decision: Decision, event: NoticeTaken) -> None:
@@ -87,14 +87,14 @@ def note_raised(decision: Decision, notice: Notice, connection: int) -> None:
     """Note that an exception has ended a rank."""
     decision.launch = replace(
         decision.launch,
-        exception_notices=(*decision.launch.exception_notices, notice)[-MOST_NOTICES:],
+        exception_notices=(*decision.launch.exception_notices, notice)[-MAX_NOTICES:],
     )
 
 
 def note_failed(decision: Decision, notice: Notice, connection: int) -> None:
     """Note that a rank has ended with an exit code other than 0, or by a signal."""
     decision.launch = replace(
-        decision.launch, exit_notices=(*decision.launch.exit_notices, notice)[-MOST_NOTICES:]
+        decision.launch, exit_notices=(*decision.launch.exit_notices, notice)[-MAX_NOTICES:]
     )
 
 
@@ -107,7 +107,7 @@ def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
     if not launch.finished:
         finished_at = decision.now
         decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAMING_DELAY_SECONDS)
-    finished = tuple(dict.fromkeys((*launch.finished, _place_of(notice))))[:MOST_NOTICES]
+    finished = tuple(dict.fromkeys((*launch.finished, _place_of(notice))))[:MAX_NOTICES]
     decision.launch = replace(launch, finished=finished, finished_at=finished_at)
 
 

@@ -49,14 +49,14 @@ RECORD_POLL_INTERVAL_SECONDS = 1.0
 # Seconds for which the training waits for the record to be written. It then begins without that.
 TAKE_RETRY_SECONDS = 10.0
 # More than the number of attempts of a holder that cannot write its fence numbers to the record.
-MOST_UNWRITTEN = 1000
+MAX_UNWRITTEN_FENCES = 1000
 # Milliseconds by which a fence number of the record may be ahead of this clock. Workers accept
 # more, so that they accept the next one, too, when their clocks are behind.
-MOST_AHEAD_MILLISECONDS = 43_200_000
+MAX_AHEAD_MILLISECONDS = 43_200_000
 # No number in the record is greater: it may be edited by hand.
-LARGEST_RECORD_NUMBER = 10**18
+MAX_RECORD_NUMBER = 10**18
 # Characters of the names of a master and its Job.
-LONGEST_NAME = 140
+MAX_NAME_CHARACTERS = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
 LATER_RELEASE = "a later release of this name"
 TAKE = "take"
@@ -79,7 +79,7 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
     if decision.state.activity != Activity.WAITING_FOR_RECORD:
         return
     if uid != "" and data.get(RecordKey.SUPERSEDED) == uid:
-        job = one_line(str(data.get(RecordKey.HOLDER_JOB)), LONGEST_NAME)
+        job = one_line(str(data.get(RecordKey.HOLDER_JOB)), MAX_NAME_CHARACTERS)
         what = f"{job} has taken the workers over from this Job: delete the Job, which is obsolete"
         decision.add_event(EndReached(SupersededError(what)))
     elif _is_free(decision, data):
@@ -99,7 +99,7 @@ def _has_expired(decision: Decision, data: Mapping[str, str]) -> bool:
 
 def _take(decision: Decision, data: Mapping[str, str], additions: Mapping[str, str]) -> None:
     """Request to take a record with this data, with additions to the lock."""
-    fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
+    fence = new_fence(fence_of(data, decision.wall) + MAX_UNWRITTEN_FENCES, decision.wall)
     decision.record_lock = replace(decision.record_lock, fence=fence, data=dict(data))
     decision.add_effects(
         WriteRecord(
@@ -332,19 +332,19 @@ def new_fence(last: int, wall: float) -> int:
 
 def parse_record_number(text: str | None) -> int:
     """Parse a number of the record, which may have been edited by hand; 0 for any other text."""
-    return parse_count(text or "", LARGEST_RECORD_NUMBER) or 0
+    return parse_count(text or "", MAX_RECORD_NUMBER) or 0
 
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:
     """Return a record's fence number; 0 for one that no master has written: workers refuse it."""
     fence = parse_record_number(data.get(RecordKey.FENCE))
-    return fence if fence <= wall * 1000 + MOST_AHEAD_MILLISECONDS else 0
+    return fence if fence <= wall * 1000 + MAX_AHEAD_MILLISECONDS else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:
     """Name a record's holder in messages."""
     master = data.get(RecordKey.HOLDER) or "a master"
-    return one_line(f"{master} of {data.get(RecordKey.HOLDER_JOB)}", LONGEST_NAME)
+    return one_line(f"{master} of {data.get(RecordKey.HOLDER_JOB)}", MAX_NAME_CHARACTERS)
 
 
 def renewal(data: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
-from hvd_pods.shared.record import MOST_LOSSES, ProgressEntry
+from hvd_pods.shared.record import MAX_LOSSES, ProgressEntry
 
 # The number of steps over which the speed is measured.
 WINDOW = 60
@@ -115,8 +115,8 @@ def add_loss(
     earlier = tuple(pair for pair in losses if pair[0] < step)
     if not isinstance(loss, float):
         return earlier
-    spacing = 2 * (step - earlier[0][0]) / MOST_LOSSES if earlier else 0
+    spacing = 2 * (step - earlier[0][0]) / MAX_LOSSES if earlier else 0
     if earlier and step - earlier[-1][0] < spacing:
         return earlier
     curve = (*earlier, (step, float(f"{loss:.{DIGITS}g}")))
-    return curve if len(curve) <= MOST_LOSSES else curve[::2]
+    return curve if len(curve) <= MAX_LOSSES else curve[::2]

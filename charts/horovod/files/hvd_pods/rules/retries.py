@@ -24,17 +24,17 @@ from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 
 # A launcher that ran for this many seconds had trained: the failure is not in the start of the
 # script, and the next attempt begins at once.
-SHORTEST_TRAINING_SECONDS = 60.0
+MIN_TRAINING_SECONDS = 60.0
 # Attempts in a row, without progress, that do not count as failures if they end because workers
 # left. Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
-MOST_UNCOUNTED = 50
+MAX_UNCOUNTED_ATTEMPTS = 50
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the
 # maximum.
 FIRST_RETRY_DELAY_SECONDS = 5.0
-LONGEST_RETRY_DELAY_SECONDS = 300.0
+MAX_RETRY_DELAY_SECONDS = 300.0
 # Enough to reach the maximum. Without a limit, the delay would have no float after a thousand
 # attempts.
-MOST_DOUBLINGS = 10
+MAX_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Retries:
         with fewer workers, so that a lost worker is not a failure.
         """
         # An attempt that made more progress than all earlier ones had trained, too.
-        has_trained = seconds >= SHORTEST_TRAINING_SECONDS or step > self.furthest_step
+        has_trained = seconds >= MIN_TRAINING_SECONDS or step > self.furthest_step
         after = replace(self, furthest_step=max(self.furthest_step, step))
         if isinstance(problem, ResizedError):
             return Verdict(after, failures, 0.0, "the next attempt begins at once", is_change=True)
@@ -99,7 +99,7 @@ class Retries:
             return after._judge_failure(problem, failures + 1, has_trained)
         uncounted = 0 if has_trained else self.uncounted_attempts + 1
         after = replace(after, uncounted_attempts=uncounted)
-        if uncounted > MOST_UNCOUNTED:
+        if uncounted > MAX_UNCOUNTED_ATTEMPTS:
             return after._judge_failure(problem, failures + 1, has_trained)
         why = "the next attempt begins at once; this one does not count as a failure"
         return Verdict(after, failures, 0.0, why, is_change=is_elastic)
@@ -133,8 +133,8 @@ class Retries:
     def _find_delay(self) -> float:
         if self.early_failures <= 1:
             return 0.0
-        doublings = min(self.early_failures - 2, MOST_DOUBLINGS)
-        return min(FIRST_RETRY_DELAY_SECONDS * (1 << doublings), LONGEST_RETRY_DELAY_SECONDS)
+        doublings = min(self.early_failures - 2, MAX_DOUBLINGS)
+        return min(FIRST_RETRY_DELAY_SECONDS * (1 << doublings), MAX_RETRY_DELAY_SECONDS)
 
 
 def _has_worker_left(problem: RunError, is_elastic: bool) -> bool:

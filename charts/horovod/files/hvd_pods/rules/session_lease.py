@@ -26,13 +26,13 @@ from hvd_pods.shared.untrusted import parse_count
 
 # Reads in the time of a lease, and the maximum number of seconds between two reads.
 POLLS_PER_LEASE = 20
-LONGEST_LEASE_POLL_INTERVAL_SECONDS = 30.0
-LONGEST_LEASE_SECONDS = 604_800
+MAX_LEASE_POLL_INTERVAL_SECONDS = 30.0
+MAX_LEASE_SECONDS = 604_800
 
 
 def seconds_of(job: JobReading) -> int:
     """Return the duration of the Job's lease in seconds; 0 without one."""
-    return parse_count(job.annotations.get(LEASE, ""), LONGEST_LEASE_SECONDS) or 0
+    return parse_count(job.annotations.get(LEASE, ""), MAX_LEASE_SECONDS) or 0
 
 
 def begin(decision: Decision, job: JobReading) -> None:
@@ -109,10 +109,8 @@ def _end(decision: Decision) -> None:
 
 
 def _look_later(decision: Decision) -> None:
-    every = decision.lease.seconds / POLLS_PER_LEASE or LONGEST_LEASE_POLL_INTERVAL_SECONDS
-    decision.set_timer(
-        TimerKind.LEASE, decision.now + min(every, LONGEST_LEASE_POLL_INTERVAL_SECONDS)
-    )
+    every = decision.lease.seconds / POLLS_PER_LEASE or MAX_LEASE_POLL_INTERVAL_SECONDS
+    decision.set_timer(TimerKind.LEASE, decision.now + min(every, MAX_LEASE_POLL_INTERVAL_SECONDS))
 
 
 def _renewal(job: JobReading) -> str:

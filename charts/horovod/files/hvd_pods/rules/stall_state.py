@@ -19,7 +19,7 @@ FORGOTTEN_PERIODS = 2.5
 # This stands for no rank: the launcher has not ended.
 NO_RANK = -1
 # Ranks that are named at a time.
-MOST_RANKS = 8
+MAX_NAMED_RANKS = 8
 
 
 class Stall(NamedTuple):
@@ -114,5 +114,5 @@ class Stalls:
 
 def describe(stalls: Sequence[Stall]) -> str:
     """Name the ranks, the first of them if there are many."""
-    more = f"; and {len(stalls) - MOST_RANKS} more" if len(stalls) > MOST_RANKS else ""
-    return "; ".join(str(stall) for stall in stalls[:MOST_RANKS]) + more
+    more = f"; and {len(stalls) - MAX_NAMED_RANKS} more" if len(stalls) > MAX_NAMED_RANKS else ""
+    return "; ".join(str(stall) for stall in stalls[:MAX_NAMED_RANKS]) + more

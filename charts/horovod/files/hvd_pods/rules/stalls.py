@@ -16,8 +16,8 @@ from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import Notice, RankMissing, StacksShown
 from hvd_pods.rules.stall_state import (
     FORGOTTEN_PERIODS,
+    MAX_NAMED_RANKS,
     MESSAGE_COLLECT_SECONDS,
-    MOST_RANKS,
     NO_RANK,
     Stall,
     describe,
@@ -37,10 +37,10 @@ NAMING_DELAY_SECONDS = 60.0
 # A rank that a signal has stopped ends the attempt after the time of so many steps, and after so
 # many seconds at most, as PyTorch's watchdog does.
 STOPPED_STEPS = 20
-LONGEST_STOP_SECONDS = 600.0
+MAX_STOP_SECONDS = 600.0
 # The minimum in seconds, and the seconds without reported steps: in general, and if each rank keeps
 # its state. With kept states, a mistake costs no step, and less time than the wait for the rank.
-STOP_LIMITS_SECONDS = (30.0, LONGEST_STOP_SECONDS)
+STOP_LIMITS_SECONDS = (30.0, MAX_STOP_SECONDS)
 KEPT_STOP_LIMITS_SECONDS = (2.0, 10.0)
 
 
@@ -137,7 +137,7 @@ def _note_unfinished(decision: Decision, ranks: Sequence[tuple[str, int]], since
 def _show_stacks(decision: Decision, ranks: Sequence[tuple[str, int]]) -> bool:
     """Show the stacks of the first of these ranks (worker, number). Return False without ranks."""
     numbers: dict[str, list[int]] = {}
-    for worker, rank in ranks[:MOST_RANKS]:
+    for worker, rank in ranks[:MAX_NAMED_RANKS]:
         numbers.setdefault(worker, []).append(rank)
     if numbers:
         decision.add_effects(ShowStacks(decision.attempt.number, numbers))
@@ -164,8 +164,8 @@ def _describe_unfinished(
 
 def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
     """Name ranks (worker, number), the first of them if there are many."""
-    names = ", ".join(f"rank {rank} on {worker}" for worker, rank in ranks[:MOST_RANKS])
-    more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
+    names = ", ".join(f"rank {rank} on {worker}" for worker, rank in ranks[:MAX_NAMED_RANKS])
+    more = f" and {len(ranks) - MAX_NAMED_RANKS} more" if len(ranks) > MAX_NAMED_RANKS else ""
     return f"{names}{more}"
 
 
@@ -206,7 +206,7 @@ def report_stalls(decision: Decision) -> None:
         known = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
         _announce_stall(decision, f"{describe(first)}{known}")
     workers = decision.launch.workers
-    ranks = [(each.worker, each.rank) for each in first[:MOST_RANKS] if each.worker in workers]
+    ranks = [(each.worker, each.rank) for each in first[:MAX_NAMED_RANKS] if each.worker in workers]
     if not _show_stacks(decision, ranks):
         end_stalled(decision)
 
@@ -234,7 +234,7 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
         KEPT_STOP_LIMITS_SECONDS if decision.state.is_state_kept else STOP_LIMITS_SECONDS
     )
     steps = unknown if seconds is None else STOPPED_STEPS * seconds
-    return min(limit, LONGEST_STOP_SECONDS, max(steps, least))
+    return min(limit, MAX_STOP_SECONDS, max(steps, least))
 
 
 def _describe_limit(decision: Decision, stall: Stall) -> str:

@@ -10,9 +10,9 @@ from hvd_pods.shared.ranges import format_ranges, parse_pod_names
 from hvd_pods.shared.run import Run, Worker
 
 # Limits of a report: groups of workers, characters of a reason, ranges of workers in a group.
-MOST_GROUPS = 8
-LONGEST_REASON = 300
-MOST_RANGES = 8
+MAX_GROUPS = 8
+MAX_REASON_CHARACTERS = 300
+MAX_RANGES = 8
 
 
 def describe(reasons: Mapping[Worker, str]) -> list[str]:
@@ -25,10 +25,10 @@ def describe(reasons: Mapping[Worker, str]) -> list[str]:
     for worker, reason in reasons.items():
         workers.setdefault(reason, []).append(worker)
     lines = [
-        f"{format_workers(same)}: {reason[:LONGEST_REASON]}"
-        for reason, same in list(workers.items())[:MOST_GROUPS]
+        f"{format_workers(same)}: {reason[:MAX_REASON_CHARACTERS]}"
+        for reason, same in list(workers.items())[:MAX_GROUPS]
     ]
-    others = sum(len(same) for same in list(workers.values())[MOST_GROUPS:])
+    others = sum(len(same) for same in list(workers.values())[MAX_GROUPS:])
     return [*lines, f"and {others} more, for other reasons"] if others else lines
 
 
@@ -72,12 +72,12 @@ def format_workers(workers: Sequence[Worker]) -> str:
     parts = []
     for name, same in groupby(workers, key=lambda worker: worker.stateful_set):
         ordinals = format_ordinals(same)
-        shown = ",".join(ordinals[:MOST_RANGES])
-        shown += ",..." if len(ordinals) > MOST_RANGES else ""
+        shown = ",".join(ordinals[:MAX_RANGES])
+        shown += ",..." if len(ordinals) > MAX_RANGES else ""
         parts.append(f"{name}-{shown}" if shown.isdecimal() else f"{name}-[{shown}]")
-    more = " and other groups" if len(parts) > MOST_RANGES else ""
+    more = " and other groups" if len(parts) > MAX_RANGES else ""
     number = f" ({len(workers)} workers)" if len(workers) > 1 else ""
-    return ", ".join(parts[:MOST_RANGES]) + more + number
+    return ", ".join(parts[:MAX_RANGES]) + more + number
 
 
 def format_ordinals(workers: Iterable[Worker]) -> list[str]:

@@ -29,7 +29,7 @@ CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^\s'\"<>]*@")
 QUERY = re.compile(r"([?&;][^\s=&;#'\"<>]{1,100}=)[^\s&;#'\"<>]+")
 ESCAPE = re.compile(r"%[0-9A-F]{2}")
 HIDDEN = "****"
-SHORTEST_SECRET = 6
+MIN_SECRET_CHARACTERS = 6
 REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
 INSTEAD = (
     "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
@@ -58,10 +58,12 @@ def find_secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
 def redact(text: str, values: Iterable[str]) -> str:
     """Return a text without these values, the credentials in addresses, and the values of queries.
 
-    pip redacts only passwords in addresses that it understands. Values of less than SHORTEST_SECRET
-    characters stay: a text contains them by chance.
+    pip redacts only passwords in addresses that it understands. Values of less than
+    MIN_SECRET_CHARACTERS stay: a text contains them by chance.
     """
-    spelled = {word for value in values if len(value) >= SHORTEST_SECRET for word in _spell(value)}
+    spelled = {
+        word for value in values if len(value) >= MIN_SECRET_CHARACTERS for word in _spell(value)
+    }
     for word in sorted(spelled, key=len, reverse=True):
         text = text.replace(word, HIDDEN)
     return QUERY.sub(rf"\1{HIDDEN}", CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
@@ -77,7 +79,7 @@ def _spell(value: str) -> set[str]:
         whole = data[: len(data) // 3 * 3]
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             words.add(encode(whole)[4 if before else 0 :].decode())
-    return {word for word in words if len(word) >= SHORTEST_SECRET}
+    return {word for word in words if len(word) >= MIN_SECRET_CHARACTERS}
 
 
 def summarize(output: str) -> str:

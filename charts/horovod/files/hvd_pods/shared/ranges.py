@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 
 
 def format_ranges(numbers: Iterable[int]) -> list[str]:
@@ -21,12 +21,12 @@ def format_ranges(numbers: Iterable[int]) -> list[str]:
 def parse_ranges(text: str) -> Iterator[range]:
     """Yield the ranges in a text such as 0-3,8; none for an empty text.
 
-    Raises ValueError for any other text, and for numbers above MOST_COUNTED.
+    Raises ValueError for any other text, and for numbers above MAX_COUNTED.
     """
     for part in text.split(",") if text != "" else ():
         first, _, last = part.partition("-")
-        begin = parse_count(first, MOST_COUNTED)
-        end = parse_count(last or first, MOST_COUNTED)
+        begin = parse_count(first, MAX_COUNTED)
+        end = parse_count(last or first, MAX_COUNTED)
         if begin is None or end is None:
             raise ValueError(f"{part!r} is no range of numbers")
         yield range(begin, end + 1)

@@ -17,9 +17,9 @@ RUNNING = "Running"
 # State of the lease: the run has ended while its workers stay for the session's next one.
 LEASE_KEPT = "kept"
 # The most losses of a run to write and to read.
-MOST_LOSSES = 100
+MAX_LOSSES = 100
 # Larger numbers are not valid steps, seconds or losses.
-LARGEST_NUMBER = 10**15
+MAX_NUMBER = 10**15
 
 
 class RecordKey:
@@ -122,7 +122,7 @@ def read_progress(record: Mapping[str, str]) -> ProgressEntry:
 
 def _read_losses(value: Any) -> tuple[tuple[int, float], ...]:
     losses: dict[int, float] = {}
-    for pair in value[:MOST_LOSSES] if isinstance(value, list) else []:
+    for pair in value[:MAX_LOSSES] if isinstance(value, list) else []:
         if isinstance(pair, list) and len(pair) == 2:
             named = dict(zip(("step", "loss"), pair))
             step = read_count(named, "step")
@@ -150,6 +150,6 @@ def read_count(content: Mapping[str, Any], name: str) -> int | None:
 def _read_number(content: Mapping[str, Any], name: str) -> float | None:
     """Return a number of an entry; None if it is missing or too large to be valid."""
     value = content.get(name)
-    if isinstance(value, (int, float)) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+    if isinstance(value, (int, float)) and -MAX_NUMBER <= value <= MAX_NUMBER:
         return float(value)
     return None

@@ -10,10 +10,10 @@ import os
 import stat
 
 # The limits for untrusted content: characters of a text in one line of a log, and bytes of a file.
-LONGEST_TEXT = 600
-LARGEST_FILE = 1 << 20
+MAX_TEXT_CHARACTERS = 600
+MAX_FILE_BYTES = 1 << 20
 # The highest number of a rank, a worker, a CPU or an attempt: a list of more would be too long.
-MOST_COUNTED = 1_000_000
+MAX_COUNTED = 1_000_000
 # Harmless characters that Python does not call printable: spaces, such as those before French
 # punctuation, and joiners of emoji. Characters that change the direction of text are excluded.
 _SHOWN = frozenset("\u00a0\u1680\u200d\u202f\u205f\u3000").union(map(chr, range(0x2000, 0x200B)))
@@ -33,7 +33,7 @@ def printable(text: str, keeps: str = "\n\t") -> str:
     )
 
 
-def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+def one_line(text: str, longest: int = MAX_TEXT_CHARACTERS) -> str:
     """Return a text as one line without control characters, cut at `longest` characters.
 
     Each stretch of white space becomes one space. A line that was cut ends with ` ...`.
@@ -43,7 +43,7 @@ def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def read_file(
-    path: str | os.PathLike[str], most: int = LARGEST_FILE, *, has_one_name: bool = False
+    path: str | os.PathLike[str], most: int = MAX_FILE_BYTES, *, has_one_name: bool = False
 ) -> bytes:
     """Return the first `most` bytes of a regular file. Raises OSError for anything else.
 

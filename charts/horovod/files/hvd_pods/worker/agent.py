@@ -43,8 +43,8 @@ from hvd_pods.worker.program import Listener, Program
 # The program waits while the master has not taken this many bytes of output. The master has the
 # same limit for input that the program has not taken, except that it sends short input, such as the
 # user's code, at once. The second limit ends the connection.
-MOST_WAITING = 1 << 18
-MOST_INPUT = 1 << 26
+MAX_OUTPUT_BYTES = 1 << 18
+MAX_INPUT_BYTES = 1 << 26
 # Seconds between two checks for processes of earlier attempts, and the delay before the agent
 # accepts connections again after it had too many open files.
 FENCE_CHECK_INTERVAL_SECONDS = 0.01
@@ -273,8 +273,8 @@ class Agent:
         is_number = kind == frames.SIGNAL and len(content) == frames.NUMBER.size
         if not is_number and kind not in (frames.INPUT, frames.STAY):
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
-        if client.unread + len(content) > MOST_INPUT:
-            raise frames.ProtocolError(f"more than {MOST_INPUT} bytes of input wait")
+        if client.unread + len(content) > MAX_INPUT_BYTES:
+            raise frames.ProtocolError(f"more than {MAX_INPUT_BYTES} bytes of input wait")
         if client.program:
             self._pass_to(client, client.program, kind, content)
         else:
@@ -409,7 +409,7 @@ class Agent:
         self._log(f"{client.address}: {reason}")
         if client.channel:
             with suppress(OSError):
-                client.channel.send(frames.REFUSED, reason.encode()[: frames.LONGEST_FRAME_BYTES])
+                client.channel.send(frames.REFUSED, reason.encode()[: frames.MAX_FRAME_BYTES])
         self._drop(client)
 
     def _drop(self, client: Client) -> None:
@@ -432,7 +432,7 @@ class Agent:
         events = client.channel.events
         self._loop.watch(client.connection.fileno(), events, lambda: self._ready(client))
         if client.program:
-            client.program.read_output(client.channel.waiting <= MOST_WAITING)
+            client.program.read_output(client.channel.waiting <= MAX_OUTPUT_BYTES)
 
     def _log(self, message: str) -> None:
         """Log a line about a client, within the limit on lines."""

@@ -26,11 +26,11 @@ from hvd_pods.shared.paths import GPUS_SOCKET
 
 LIBRARY = "libnvidia-ml.so.1"
 # The most GPUs, or MIG slices, that a worker reports: the page of its metrics has a limit.
-MOST_GPUS = 128
+MAX_GPUS = 128
 # The maximum sizes in bytes: of a name or a UUID with its terminator
 # (NVML_DEVICE_NAME_V2_BUFFER_SIZE), and of a response.
 TEXT_SIZE = 96
-LARGEST_ANSWER = 1 << 18
+MAX_RESPONSE_BYTES = 1 << 18
 # Seconds: how long a response is reused, the timeouts of the worker and of `top`, and the delay
 # before the worker's next request after one that failed.
 ANSWER_REUSE_SECONDS = 2.0
@@ -63,7 +63,7 @@ class NvmlReader:
             return []
         samples = [
             sample
-            for number, device in islice(self._devices(), MOST_GPUS)
+            for number, device in islice(self._devices(), MAX_GPUS)
             for sample in self._samples(number, device)
         ]
         if not samples:
@@ -167,20 +167,20 @@ def ask(path: str, seconds: float) -> list[Sample]:
             connection.settimeout(seconds)
             connection.connect(path)
             data = b"\n"
-            while data and len(answer) < LARGEST_ANSWER:
+            while data and len(answer) < MAX_RESPONSE_BYTES:
                 left = until - time.monotonic()
                 if left <= 0:
                     return []
                 connection.settimeout(left)
-                data = connection.recv(LARGEST_ANSWER)
+                data = connection.recv(MAX_RESPONSE_BYTES)
                 answer += data
     except OSError:
         return []
-    text = answer[:LARGEST_ANSWER].decode("ascii", "replace")
+    text = answer[:MAX_RESPONSE_BYTES].decode("ascii", "replace")
     matches = map(GPU_SAMPLE.fullmatch, text.splitlines())
     samples = (Sample(each[1], each[5], each.group(2, 3, 4)) for each in matches if each)
     # Each GPU has at most three samples.
-    return list(islice(samples, 3 * MOST_GPUS))
+    return list(islice(samples, 3 * MAX_GPUS))
 
 
 def format_lines(samples: Iterable[Sample]) -> str:

@@ -34,7 +34,7 @@ from hvd_pods.worker import gpus, graceful_termination, kept_states, rank_watch
 # Names of ranks' metrics files (those of incomplete files begin with a dot), and the most files to
 # serve.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
-MOST_FILES = 256
+MAX_RANK_FILES = 256
 # Folders of Open MPI in /tmp. Their names, or the names below them, contain a process ID.
 DAEMON_FOLDER_PATTERNS = ("ompi.*", "prted.*")
 
@@ -140,9 +140,9 @@ def make_page(slots: str, folder: Path, of_gpus: Iterable[Sample] = ()) -> str:
     """Return all metrics of a worker as text; its ranks write theirs to `folder`."""
     samples = [Sample("hvdchart_slots", slots), *of_gpus]
     files = sorted(file for file in folder.iterdir() if RANK_FILE.fullmatch(file.name))
-    served = files[:MOST_FILES]
+    served = files[:MAX_RANK_FILES]
     for file in served:
-        share = metrics.MOST_SERIES // len(served)
+        share = metrics.MAX_SERIES // len(served)
         samples += script_samples(file, f'rank="{file.name}"', share)
     return format_page(samples)
 

@@ -21,7 +21,7 @@ PERIOD_VARIABLE = "HOROVOD_STALL_CHECK_TIME_SECONDS"
 DEFAULT_PERIOD_SECONDS = 60.0
 # Horovod names a rank after one to four periods, which is a minute with 15 s: it finds some tensors
 # late only after two.
-LONGEST_PERIOD_SECONDS = 15
+MAX_PERIOD_SECONDS = 15
 # States of proc(5) in which a process waits until another process resumes it.
 STOPPED = {"T": notice_kinds.STOPPED, "t": notice_kinds.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
@@ -113,9 +113,7 @@ def choose_period(environment: Mapping[str, str]) -> dict[str, str]:
     It is at most half of the stall timeout, so that a rank is named before the attempt ends.
     """
     timeout = int(environment.get(contract.STALL_TIMEOUT, "0"))
-    period = (
-        min(LONGEST_PERIOD_SECONDS, max(1, timeout // 2)) if timeout else LONGEST_PERIOD_SECONDS
-    )
+    period = min(MAX_PERIOD_SECONDS, max(1, timeout // 2)) if timeout else MAX_PERIOD_SECONDS
     return {} if PERIOD_VARIABLE in environment else {PERIOD_VARIABLE: str(period)}
 
 

@@ -36,11 +36,11 @@ FILE_READ_INTERVAL_SECONDS = 0.1
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 # A frame in the form of faulthandler. Above this number, the outer frames are left out.
 FRAME = re.compile(r'^  File "([^"\n]+)", line (\d{1,9}) in (.+)', re.M)
-MOST_FRAMES = 400
+MAX_FRAMES = 400
 # Folders of the user's code, below a digest, and folders of libraries and the chart.
 SCRIPTS = re.compile(rf"{paths.CODE}/[^/.][^/]*/")
 LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "<frozen ")
-LONGEST_PLACE = 200
+MAX_PLACE_CHARACTERS = 200
 
 
 def ask(script: rank_registry.Script) -> str | None:
@@ -91,11 +91,13 @@ def find_place(stack: str) -> str:
     That is the innermost frame of the user's own code, else the innermost frame outside of
     libraries.
     """
-    frames = [frame.groups() for frame in islice(FRAME.finditer(stack), MOST_FRAMES)]
+    frames = [frame.groups() for frame in islice(FRAME.finditer(stack), MAX_FRAMES)]
     script_frames = [frame for frame in frames if SCRIPTS.match(frame[0])]
     others = [frame for frame in frames if not any(part in frame[0] for part in LIBRARIES)]
     for file, number, function in (script_frames or others or frames)[:1]:
-        return untrusted.one_line(f"{SCRIPTS.sub('', file)}:{number} in {function}", LONGEST_PLACE)
+        return untrusted.one_line(
+            f"{SCRIPTS.sub('', file)}:{number} in {function}", MAX_PLACE_CHARACTERS
+        )
     return ""
 
 

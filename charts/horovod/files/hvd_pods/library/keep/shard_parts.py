@@ -28,7 +28,7 @@ ZERO = "ZeroRedundancyOptimizer"
 # An attribute of the parameters of FSDP1, which are of no type of their own.
 FLAT = "_fsdp_flattened"
 # More ranks than there are anywhere.
-MOST_RANKS = 1 << 20
+MAX_RANKS = 1 << 20
 # The key of a map that stands for a sharded tensor, of which the packed state has what is local.
 LOCAL = "keep.local"
 PLACEMENT = re.compile(r"Shard\(dim=(\d{1,3})\)|Replicate\(\)")
@@ -383,7 +383,7 @@ def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> Sh
         place = ShardPlace(int(kept["size"]), int(kept["rank"]))
     except UNUSABLE:
         return None
-    is_valid = 0 <= place.rank < place.size < MOST_RANKS
+    is_valid = 0 <= place.rank < place.size < MAX_RANKS
     return place if is_valid and is_alike and kept_forms.keys() == forms.keys() else None
 
 
