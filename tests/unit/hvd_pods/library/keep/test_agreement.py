@@ -52,7 +52,9 @@ def test_ranks_agree_on_the_newest_step(
     steps_of_ranks: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
 ) -> None:
     keys = [[[keep.StepKey(0, step) for step in each] for each in pair] for pair in steps_of_ranks]
-    key, root = agreement.choose_step([steps for steps, _ in keys], [{*own} for _, own in keys])
+    key, root = agreement.choose_unsharded_step(
+        [steps for steps, _ in keys], [{*own} for _, own in keys]
+    )
     assert (key.step, root) == chosen
 
 
@@ -96,7 +98,7 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
         report_with(newer, before=[0, 1], newest=shards[0]),
         report_with(newer, before=[2], newest=shards[1]),
     ]
-    agreed = agreement.agree(reports)
+    agreed = agreement.agree_on_step(reports)
     assert (agreed.key.step, agreed.shard_holders) == (step, divided)
     assert (agreed.lost_shards if agreed.newest > agreed.key else []) == lost
 
@@ -111,7 +113,7 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
     """However many steps a run with another number of ranks has made."""
     keys = [keep.StepKey(-1, step, 7) for step in own]
     theirs = keep.StepKey(-1, 9, 8)
-    agreed = agreement.agree(
+    agreed = agreement.agree_on_step(
         [
             agreement.RestoreReport(
                 FailureDomain("node", "worker"),
@@ -297,7 +299,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All ranks go on with the checkpoint before, which has none."""
-    found = agreement.FoundStates(
+    found = agreement.ReadableStates(
         {}, {}, {}, "", of_other_sizes={ShardPlace(2, rank): {} for rank in (0, 1)}
     )
 
@@ -322,6 +324,6 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
             domain, [*found.shared], [], {}, is_sharded=True, process=begin, of_other_sizes=sizes
         )
 
-    _, agreed = agreement.agree_on_whole(ranks.Ranks(), found, report)
+    _, agreed = agreement.agree_on_readable_step(ranks.Ranks(), found, report)
     assert (agreed.key, agreed.shard_holders) == (BEFORE, [0, 0])
     assert "1-9 is damaged: " in capsys.readouterr().err

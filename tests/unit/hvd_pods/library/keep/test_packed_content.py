@@ -10,7 +10,7 @@ import pytest
 
 from hvd_pods.library.keep.arrays import from_bytes
 from hvd_pods.library.keep.packed_content import LEAF_TEXT, FrozenDict, PackedContent
-from hvd_pods.library.keep.packed_state import StepKey, pack, read
+from hvd_pods.library.keep.packed_state import StepKey, pack, read_packed
 from tests.support.fakes import pytorch
 
 
@@ -54,7 +54,7 @@ def test_the_layout_stays_while_leaves_have_the_same_form(gpu: pytorch.Gpu) -> N
 
 def test_keys_may_be_bytes(gpu: pytorch.Gpu) -> None:
     value = {b"key": b"value", ("pair", b"of key"): b"other"}
-    assert read("here", memoryview(pack(StepKey(0, 1), value))).value == value
+    assert read_packed("here", memoryview(pack(StepKey(0, 1), value))).value == value
 
 
 def test_a_tensor_of_another_device_is_copied_at_each_commit(gpu: pytorch.Gpu) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .log import log
-from .packed_state import PackedState, ShardPlace, StepKey, pack, read
+from .packed_state import PackedState, ShardPlace, StepKey, pack, read_packed
 from .ranks import Ranks
 from .shard_copies import FailureDomain
 
@@ -33,7 +33,7 @@ class RestoreReport(NamedTuple):
     of_other_sizes: Mapping[ShardPlace, list[StepKey]] = {}
 
 
-class FoundStates(NamedTuple):
+class ReadableStates(NamedTuple):
     """The states that a rank can read.
 
     shared: the shared states by their keys. own: its own states. own_of_others: by rank, the own
@@ -85,43 +85,43 @@ class Agreement(NamedTuple):
     shard_holders: list[int]
 
 
-def agree_on_whole(
-    ranks: Ranks, found: FoundStates, report: Callable[[], RestoreReport]
+def agree_on_readable_step(
+    ranks: Ranks, states: ReadableStates, report: Callable[[], RestoreReport]
 ) -> tuple[list[RestoreReport], Agreement]:
     """Return the reports of all ranks, each from `report`, and what the ranks agree on.
 
-    Each rank reads what it has `found` of the shards of another number of ranks before the shards
-    count. If a shard is damaged, its rank drops it, and all ranks report again. All ranks must call
-    this. Raises ValueError as `agree` does.
+    Each rank reads its `states` of another number of ranks before they count. If a shard is
+    damaged, its rank drops it, and all ranks report again. All ranks must call this. Raises
+    ValueError as `agree_on_step` does.
     """
     while True:
         reports = ranks.gather(report())
-        agreed = agree(reports)
-        if not agreed.shard_holders or not any(ranks.gather(_drop_damaged(ranks, agreed, found))):
+        agreed = agree_on_step(reports)
+        if not agreed.shard_holders or not any(ranks.gather(_drop_damaged(ranks, agreed, states))):
             return reports, agreed
 
 
-def _drop_damaged(ranks: Ranks, agreed: Agreement, found: FoundStates) -> bool:
+def _drop_damaged(ranks: Ranks, agreed: Agreement, states: ReadableStates) -> bool:
     """Drop damaged shards among those that this rank must send; return whether any was damaged."""
     key = agreed.key
     is_damaged = False
     for rank, holder in enumerate(agreed.shard_holders):
         if holder != ranks.rank:
             continue
-        packed_states = found.of_other_sizes[ShardPlace(len(agreed.shard_holders), rank)]
+        packed_states = states.of_other_sizes[ShardPlace(len(agreed.shard_holders), rank)]
         packed = packed_states[key]
         try:
-            read(packed.place, packed.raw)
+            read_packed(packed.place, packed.raw)
         except ValueError as problem:
             log(f"{problem}: not used")
             is_damaged = True
             del packed_states[key]
-            if found.shared.get(key) is packed:
-                del found.shared[key]
+            if states.shared.get(key) is packed:
+                del states.shared[key]
     return is_damaged
 
 
-def agree(reports: Sequence[RestoreReport]) -> Agreement:
+def agree_on_step(reports: Sequence[RestoreReport]) -> Agreement:
     """Return what the ranks agree on, computed from the reports of all ranks.
 
     Raises ValueError for a checkpoint that no rank can use, unless memory has a newer state: then
@@ -132,20 +132,20 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
     if process_key is not None:
         # If nobody has a newer one, all go on with what the processes have.
         steps[0].append(process_key)
-    holders = _find_holders(reports)
-    others = _find_others(reports)
-    known = {key for keys in steps for key in keys}
+    holders = _find_own_holders(reports)
+    holders_by_size = _find_holders_by_size(reports)
+    all_keys = {key for keys in steps for key in keys}
     shard_holders: list[int] = []
     if any(report.is_sharded for report in reports):
-        key, shard_holders = _choose_sharded(steps, holders, others, process_key)
-        root = _first_with(key, steps)
-        known.update(key for holder_of in holders for key in holder_of)
+        key, shard_holders = _choose_sharded_step(steps, holders, holders_by_size, process_key)
+        root = _find_first_rank_with(key, steps)
+        all_keys.update(key for holder_of in holders for key in holder_of)
     else:
-        key, root = choose_step(steps, [{*holder_of} for holder_of in holders])
-    wrong = next((report.problem for report in reports if report.problem), "")
-    if wrong and key == process_key and key.series < 0:
-        raise ValueError(wrong)
-    newest = max(known)
+        key, root = choose_unsharded_step(steps, [{*holder_of} for holder_of in holders])
+    problem = next((report.problem for report in reports if report.problem), "")
+    if problem and key == process_key and key.series < 0:
+        raise ValueError(problem)
+    newest = max(all_keys)
     return Agreement(
         key,
         root,
@@ -159,32 +159,32 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
             if report.has_own and key not in holders[rank]
         ],
         newest=newest,
-        lost_shards=_find_lost(newest, holders, others),
-        removed_ranks=_find_removed(key, reports),
+        lost_shards=_find_lost_shards(newest, holders, holders_by_size),
+        removed_ranks=_find_removed_ranks(key, reports),
         shard_holders=shard_holders,
     )
 
 
-def _choose_sharded(
+def _choose_sharded_step(
     steps: Sequence[Sequence[StepKey]],
     holders: Sequence[Mapping[StepKey, int]],
-    others: Mapping[SizedStep, list[int]],
+    holders_by_size: Mapping[SizedStep, list[int]],
     process_key: StepKey | None,
 ) -> tuple[StepKey, list[int]]:
     """Return the step of a sharded state to continue from, and `Agreement.shard_holders`.
 
     A newer step that another number of ranks has made counts if each of its shards can be read.
     """
-    same = _choose_whole(steps, holders, process_key)
-    known = {key for keys in steps for key in keys}
-    key = same
+    key_of_size = _choose_complete_step(steps, holders, process_key)
+    all_keys = {key for keys in steps for key in keys}
+    key = key_of_size
     shard_holders: list[int] = []
-    for step_of_others, holders_of_step in others.items():
+    for step_of_others, holders_of_step in holders_by_size.items():
         other_key = step_of_others.key
         # The steps of other runs do not say which of these is newer.
-        is_other_run = other_key.series < 0 and same != process_key
+        is_other_run = other_key.series < 0 and key_of_size != process_key
         is_whole = min(holders_of_step) >= 0
-        if other_key in known and other_key > key and is_whole and not is_other_run:
+        if other_key in all_keys and other_key > key and is_whole and not is_other_run:
             key = other_key
             shard_holders = holders_of_step
     return key, shard_holders
@@ -196,20 +196,20 @@ def _find_transfers(key: StepKey, holders: Sequence[Mapping[StepKey, int]]) -> l
     return [Transfer(sender, rank) for rank, sender in enumerate(senders) if sender != rank]
 
 
-def _find_lost(
+def _find_lost_shards(
     newest: StepKey,
     holders: Sequence[Mapping[StepKey, int]],
-    others: Mapping[SizedStep, list[int]],
+    holders_by_size: Mapping[SizedStep, list[int]],
 ) -> list[int]:
     """Return the ranks whose shard of the newest step cannot be read."""
     newest_holders = [holder_of.get(newest, -1) for holder_of in holders]
-    for step_of_others, holders_of_step in others.items():
+    for step_of_others, holders_of_step in holders_by_size.items():
         if step_of_others.key == newest:
             newest_holders = holders_of_step
     return [rank for rank, holder in enumerate(newest_holders) if holder < 0]
 
 
-def _find_removed(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
+def _find_removed_ranks(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
     """Return the ranks that no longer exist, and have a state of their own of a step."""
     numbers = {
         rank for report in reports for rank, keys in report.own_of_others.items() if key in keys
@@ -217,22 +217,22 @@ def _find_removed(key: StepKey, reports: Sequence[RestoreReport]) -> list[int]:
     return sorted(rank for rank in numbers if rank >= len(reports))
 
 
-def _find_others(reports: Sequence[RestoreReport]) -> dict[SizedStep, list[int]]:
+def _find_holders_by_size(reports: Sequence[RestoreReport]) -> dict[SizedStep, list[int]]:
     """Return who can read each shard of a step that another number of ranks has made.
 
     A holder is -1 if no rank can read the shard.
     """
-    found: dict[SizedStep, list[int]] = {}
+    holders_by_size: dict[SizedStep, list[int]] = {}
     for holder, report in enumerate(reports):
         for place, keys in report.of_other_sizes.items():
             for key in keys:
-                holders = found.setdefault(SizedStep(key, place.size), [-1] * place.size)
+                holders = holders_by_size.setdefault(SizedStep(key, place.size), [-1] * place.size)
                 if holders[place.rank] < 0:
                     holders[place.rank] = holder
-    return found
+    return holders_by_size
 
 
-def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
+def _find_own_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
     """Return, by rank, who can read its own state: the rank itself, else the first that can."""
     holders: list[dict[StepKey, int]] = [
         dict.fromkeys(report.own, rank) for rank, report in enumerate(reports)
@@ -246,27 +246,27 @@ def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
     return holders
 
 
-def choose_step(
-    steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]
+def choose_unsharded_step(
+    steps: Sequence[Sequence[StepKey]], own_keys: Sequence[set[StepKey]]
 ) -> tuple[StepKey, int]:
     """Return the step to continue from, and the first rank that has it.
 
-    By rank, `steps` are those that it can read, `own` those for which it has its own state. The
-    newest step counts, unless a rank ended between its own part of the newest commit and the shared
-    part: then the step before counts, and the newest is made again. Raises IndexError if no rank
-    has any step.
+    By rank, `steps` are those that it can read, `own_keys` those for which it has its own state.
+    The newest step counts, unless a rank ended between its own part of the newest commit and the
+    shared part: then the step before counts, and the newest is made again. Raises IndexError if no
+    rank has any step.
     """
     # Of several launches that have made a step, the last one counts.
-    last = {key[:2]: key for key in sorted(key for each in steps for key in each)}
+    last = {key[:2]: key for key in sorted(key for keys in steps for key in keys)}
     newest = sorted(last.values(), reverse=True)[:2]
     # A rank that comes back to a worker may find what it had there long ago.
-    owners = [each for each in own if each and max(each) >= newest[-1]]
-    complete = [key for key in newest if all(key in each for each in owners)]
+    owners = [keys for keys in own_keys if keys and max(keys) >= newest[-1]]
+    complete = [key for key in newest if all(key in keys for keys in owners)]
     key = complete[0] if complete else newest[0]
-    return key, _first_with(key, steps)
+    return key, _find_first_rank_with(key, steps)
 
 
-def _choose_whole(
+def _choose_complete_step(
     steps: Sequence[Sequence[StepKey]],
     shards: Sequence[Mapping[StepKey, int]],
     process_key: StepKey | None,
@@ -276,15 +276,19 @@ def _choose_whole(
     By rank, `steps` are those of which it can read the shared state, `shards` those of its shard.
     Each process has its shard of the step `process_key`. Raises ValueError if there is no step.
     """
-    known = {key for keys in steps for key in keys}
-    return max(key for key in known if key == process_key or all(key in each for each in shards))
+    all_keys = {key for keys in steps for key in keys}
+    return max(
+        key
+        for key in all_keys
+        if key == process_key or all(key in holder_of for holder_of in shards)
+    )
 
 
-def _first_with(key: StepKey, steps: Sequence[Sequence[StepKey]]) -> int:
-    return next(rank for rank, each in enumerate(steps) if key in each)
+def _find_first_rank_with(key: StepKey, steps: Sequence[Sequence[StepKey]]) -> int:
+    return next(rank for rank, keys in enumerate(steps) if key in keys)
 
 
-def choose_turn(checkpoints: Sequence[Sequence[StepKey | None]]) -> int:
+def choose_checkpoint_to_replace(checkpoints: Sequence[Sequence[StepKey | None]]) -> int:
     """Return which of the two checkpoints of a sharded state the next one replaces.
 
     By rank, `checkpoints` are the steps of both. The newest checkpoint that all ranks have stays.
@@ -295,7 +299,7 @@ def choose_turn(checkpoints: Sequence[Sequence[StepKey | None]]) -> int:
     return 1 if newest is not None and first and first[0] == newest else 0
 
 
-def share(
+def send_shared_state(
     ranks: Ranks,
     agreed: Agreement,
     shared: Mapping[StepKey, PackedState],
@@ -322,20 +326,20 @@ def share(
     size = ranks.gather(len(raw or b""))[root]
     sent = ranks.broadcast(raw, size, root)
     if ranks.rank in agreed.lacking:
-        packed = read(f"rank {root}", sent)
+        packed = read_packed(f"rank {root}", sent)
     return packed
 
 
-def share_own(ranks: Ranks, agreed: Agreement, found: FoundStates) -> PackedState | None:
-    """Return this rank's own state, read here or received from another worker; None without one.
+def send_own_states(ranks: Ranks, agreed: Agreement, states: ReadableStates) -> PackedState | None:
+    """Send other ranks their own states; return that of this rank, None without one.
 
     All ranks must call this.
     """
-    own = found.own.get(agreed.key)
+    packed = states.own.get(agreed.key)
     if not agreed.sends:
-        return own
+        return packed
     sent = {
-        receiver: found.own_of_others[receiver][agreed.key].raw
+        receiver: states.own_of_others[receiver][agreed.key].raw
         for sender, receiver in agreed.sends
         if sender == ranks.rank
     }
@@ -347,5 +351,5 @@ def share_own(ranks: Ranks, agreed: Agreement, found: FoundStates) -> PackedStat
     }
     ranks.deliver(sent, received)
     for raw in received.values():
-        own = read("another worker", raw)
-    return own
+        packed = read_packed("another worker", raw)
+    return packed

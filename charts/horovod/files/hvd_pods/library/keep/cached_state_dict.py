@@ -53,40 +53,40 @@ class ModelState:
         Return False if it may return something else.
         """
         plain = sys.modules["torch"].nn.Module
-        own = vars(module)
+        members = vars(module)
         # A module of TorchScript has none of these dicts.
-        if not all(isinstance(own.get(kind), dict) for kind in CONTENT):
+        if not all(isinstance(members.get(kind), dict) for kind in CONTENT):
             return False
         # Older versions have no hooks of the second kind.
-        hooks = [own[name] for name in HOOKS if name in own]
-        if any(hooks) or any(name in own for name in METHODS):
+        hooks = [members[name] for name in HOOKS if name in members]
+        if any(hooks) or any(name in members for name in METHODS):
             return False
         if any(getattr(type(module), name) is not getattr(plain, name) for name in METHODS):
             return False
-        self._owners.append(own)
-        self._sets += [own[NOT_KEPT], *hooks]
+        self._owners.append(members)
+        self._sets += [members[NOT_KEPT], *hooks]
         for kind in CONTENT:
-            there = own[kind]
-            self._content.append(there)
-            self._places += [(there, name) for name in there]
-            self._objects += there.values()
-            for name, each in there.items():
-                if each is None or (kind == "_buffers" and name in own[NOT_KEPT]):
+            content = members[kind]
+            self._content.append(content)
+            self._places += [(content, name) for name in content]
+            self._objects += content.values()
+            for name, value in content.items():
+                if value is None or (kind == "_buffers" and name in members[NOT_KEPT]):
                     continue
                 if kind != "_modules":
-                    self._value[prefix + name] = each
-                elif not self._look(each, f"{prefix}{name}."):
+                    self._value[prefix + name] = value
+                elif not self._look(value, f"{prefix}{name}."):
                     return False
         return True
 
     def _is_same(self) -> bool:
-        content = [own[kind] for own in self._owners for kind in CONTENT]
+        content = [members[kind] for members in self._owners for kind in CONTENT]
         if not _are_same(content, self._content):
             return False
         if [*map(len, content), *map(len, self._sets)] != self._sizes:
             return False
         try:
-            return _are_same([there[name] for there, name in self._places], self._objects)
+            return _are_same([owner[name] for owner, name in self._places], self._objects)
         except KeyError:
             return False
 
@@ -103,21 +103,21 @@ class OptimizerState:
 
     def read(self) -> Any:
         """Return the state of the optimizer, with its current options."""
-        found = self.part.state_dict()
-        state = found.get("state")
+        state_dict = self.part.state_dict()
+        state = state_dict.get("state")
         if type(state) is not dict or any(type(each) is not dict for each in state.values()):
-            return found
+            return state_dict
         keys = [(key, *there) for key, there in state.items()]
         objects = [each for there in state.values() for each in there.values()]
         if keys != self._keys or not _are_same(objects, self._objects):
             tensor = sys.modules["torch"].Tensor
             if not all(isinstance(each, tensor) for each in objects):
-                return found
+                return state_dict
             # The dicts are the optimizer's own, which may get other tensors.
             self._value = FrozenDict((key, {**there}) for key, there in state.items())
             self._keys = keys
             self._objects = objects
-        return {**found, "state": self._value}
+        return {**state_dict, "state": self._value}
 
 
 Reader = Union[ModelState, OptimizerState]

@@ -39,17 +39,17 @@ class DoubleBuffer:
         # Another State of this process may have been here.
         completion_thread.wait()
         self._settle()
-        found = []
+        packed_states = []
         for path in self.paths:
             try:
-                found.append(read_file(path))
+                packed_states.append(read_file(path))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as problem:
                 # An interrupted commit leaves the other packed state complete.
                 log(str(problem))
-        self._keys = {Path(packed.place): packed.key for packed in found}
-        return found
+        self._keys = {Path(packed.place): packed.key for packed in packed_states}
+        return packed_states
 
     def keep(self, key: StepKey) -> None:
         """Mark the packed state with this key as the newest; the next one replaces the other.

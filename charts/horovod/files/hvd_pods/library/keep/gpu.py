@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from .log import log
 from .packed_content import PackedContent
-from .packed_state import put
+from .packed_state import put_tensor
 
 # A snapshot of the state on the GPU takes at most this part of what is free there.
 SNAPSHOT_PART = 4
@@ -92,7 +92,7 @@ class Gpu:
         with torch.no_grad(), torch.cuda.device(device):
             if not self._pin(memory):
                 for tensor, at in zip(content.dense_tensors(), places):
-                    put(view, at, tensor)
+                    put_tensor(view, at, tensor)
                 return None
             if content.layout.on_gpu != self._layout:
                 self._prepare(content)

@@ -41,53 +41,57 @@ def named(part: Any) -> Any:
     return part if "" in names else names
 
 
-def rebuild(part: Any, kept: Any, change: Callable[[Any, Any], Any] | None = None) -> Any:
+def rebuild(part: Any, state: Any, change: Callable[[Any, Any], Any] | None = None) -> Any:
     """Return a tree with the structure of `part` and the kept values.
 
     Its arrays are placed as those of the part. `change` makes each child from the children of both
     trees; without it, all children are rebuilt.
     """
-    go = change or rebuild
+    rebuild_child = change or rebuild
     names = named(part)
-    if names is not part and isinstance(kept, dict) and kept.keys() == names.keys():
+    if names is not part and isinstance(state, dict) and state.keys() == names.keys():
         tools = find_jax().tree_util
         form = tools.tree_structure(part, is_leaf=lambda each: each is not part)
-        return tools.tree_unflatten(form, [go(each, kept[name]) for name, each in names.items()])
-    if isinstance(part, dict) and isinstance(kept, dict):
+        return tools.tree_unflatten(
+            form, [rebuild_child(each, state[name]) for name, each in names.items()]
+        )
+    if isinstance(part, dict) and isinstance(state, dict):
         # A dict of another type is another tree for JAX.
-        made = copy.copy(part)
-        made.clear()
-        made.update({key: go(part.get(key), each) for key, each in kept.items()})
-        return made
-    if isinstance(names, (list, tuple)) and isinstance(kept, (list, tuple)):
-        pairs = itertools.zip_longest(names[: len(kept)], kept)
-        return type(kept)([go(template, each) for template, each in pairs])
+        tree = copy.copy(part)
+        tree.clear()
+        tree.update({key: rebuild_child(part.get(key), each) for key, each in state.items()})
+        return tree
+    if isinstance(names, (list, tuple)) and isinstance(state, (list, tuple)):
+        pairs = itertools.zip_longest(names[: len(state)], state)
+        return type(state)([rebuild_child(template, each) for template, each in pairs])
     if isinstance(names, (dict, list, tuple)):
-        return go(None, kept)
-    if not is_array(part) or is_array(kept) or getattr(kept, "shape", None) != part.shape:
-        return kept
-    return make(part, lambda span: kept[tuple(slice(*each) for each in span)])
+        return rebuild_child(None, state)
+    if not is_array(part) or is_array(state) or getattr(state, "shape", None) != part.shape:
+        return state
+    return make(part, lambda span: state[tuple(slice(*each) for each in span)])
 
 
-def form_of_tree(part: Any, kept: Any) -> Any:
+def form_of_tree(part: Any, state: Any) -> Any:
     """Return what must match in a part and in its kept state; None if nothing must.
 
     These are the names in nodes of JAX, and the shapes and types of its arrays. What the part does
     not have may have been added later.
     """
     if is_array(part):
-        return (tuple(kept.shape), str(kept.dtype)) if hasattr(kept, "shape") else None
+        return (tuple(state.shape), str(state.dtype)) if hasattr(state, "shape") else None
     names = named(part)
     if names is not part:
-        if not isinstance(kept, dict):
+        if not isinstance(state, dict):
             return None
-        return {name: form_of_tree(names.get(name), each) for name, each in kept.items()}
+        return {name: form_of_tree(names.get(name), each) for name, each in state.items()}
     if isinstance(part, dict):
-        there = kept if isinstance(kept, dict) else {}
-        forms = {key: form_of_tree(each, there.get(key)) for key, each in part.items()}
+        children = state if isinstance(state, dict) else {}
+        forms = {key: form_of_tree(each, children.get(key)) for key, each in part.items()}
     elif isinstance(part, (list, tuple)):
-        there = dict(enumerate(kept)) if isinstance(kept, (list, tuple)) else {}
-        forms = {number: form_of_tree(each, there.get(number)) for number, each in enumerate(part)}
+        children = dict(enumerate(state)) if isinstance(state, (list, tuple)) else {}
+        forms = {
+            number: form_of_tree(each, children.get(number)) for number, each in enumerate(part)
+        }
     else:
         return None
     return {key: form for key, form in forms.items() if form is not None} or None

@@ -9,7 +9,14 @@ import weakref
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
-from .agreement import Agreement, FoundStates, RestoreReport, agree_on_whole, share, share_own
+from .agreement import (
+    Agreement,
+    ReadableStates,
+    RestoreReport,
+    agree_on_readable_step,
+    send_own_states,
+    send_shared_state,
+)
 from .cached_state_dict import Reader, find_reader
 from .checkpoint import OTHER, Checkpoint
 from .completion import completion_thread
@@ -122,13 +129,13 @@ class State:
         if self._shards is not None:
             self._shards.commit(ranks, self._read)
             return
-        kept = self._read()
+        state = self._read()
         try:
-            self._memory.keep(ranks, kept)
+            self._memory.keep(ranks, state)
         except OSError as problem:
-            self._memory.give_up(problem, PackedContent(kept.values).size)
+            self._memory.give_up(problem, PackedContent(state.values).size)
         if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
-            self._checkpoint.write_beside(pack(kept.key, kept.values))
+            self._checkpoint.write_beside(pack(state.key, state.values))
 
     def wait(self) -> None:
         """Wait until the last commit is complete, with its copies and its checkpoint.
@@ -154,8 +161,8 @@ class State:
         if self._shards is not None:
             self._shards.save(ranks, self._read)
         elif ranks.rank == 0 and self._checkpoint:
-            kept = self._read()
-            self._checkpoint.write(pack(kept.key, kept.values))
+            state = self._read()
+            self._checkpoint.write(pack(state.key, state.values))
 
     def restore(self) -> int:
         """Restore the newest state on all ranks, and return its step; each rank must call this.
@@ -168,42 +175,42 @@ class State:
         ranks = self._find_ranks()
         if self._shards is not None:
             self._shards.wait()
-        found = self._look(ranks)
-        if found.problem:
-            log(found.problem)
-        reports, agreed = agree_on_whole(ranks, found, lambda: self._report(ranks, found))
+        states = self._look(ranks)
+        if states.problem:
+            log(states.problem)
+        reports, agreed = agree_on_readable_step(ranks, states, lambda: self._report(ranks, states))
         key = agreed.key
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
-            kept = self._read()
-            PackedContent([kept.values, kept.own])
-        packed = share(ranks, agreed, found.shared, lambda: self._read().values)
-        own = self._receive_own(ranks, agreed, found)
+            state = self._read()
+            PackedContent([state.values, state.own])
+        packed = send_shared_state(ranks, agreed, states.shared, lambda: self._read().values)
+        own_state = self._receive_own(ranks, agreed, states)
         if packed is not None:
             self._apply(packed)
-        if own is not None:
-            self._apply_own(own)
+        if own_state is not None:
+            self._apply_own(own_state)
         if ranks.rank == agreed.root:
             others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
             self._log_restored(agreed, packed, others)
         self._continue_from(key, is_divided=bool(agreed.shard_holders))
         if ranks.local_rank == 0:
-            self._memory("shared", lambda buffer: buffer.keep(key))
-        self._memory(f"rank-{ranks.rank}", lambda buffer: buffer.keep(key))
+            self._memory.use_buffer("shared", lambda buffer: buffer.keep(key))
+        self._memory.use_buffer(f"rank-{ranks.rank}", lambda buffer: buffer.keep(key))
         if self._shards is not None:
-            self._shards.copy_again(ranks, reports, key, None if own is None else self._read)
+            self._shards.copy_again(ranks, reports, key, None if own_state is None else self._read)
         return self.step
 
     def _receive_own(
-        self, ranks: Ranks, agreed: Agreement, found: FoundStates
+        self, ranks: Ranks, agreed: Agreement, states: ReadableStates
     ) -> dict[str, Any] | None:
         """Return this rank's own state of the step that all continue from; None without one."""
         if agreed.shard_holders:
             return divide(
-                ranks, agreed.key, agreed.shard_holders, found.of_other_sizes, self._parts_sharded
+                ranks, agreed.key, agreed.shard_holders, states.of_other_sizes, self._parts_sharded
             )
-        mine = share_own(ranks, agreed, found)
-        return None if mine is None else mine.value
+        packed = send_own_states(ranks, agreed, states)
+        return None if packed is None else packed.value
 
     def _continue_from(self, key: StepKey, *, is_divided: bool) -> None:
         """Count steps from a restored one."""
@@ -214,21 +221,21 @@ class State:
         self._launch = find_launch() if key.series < 0 or is_divided else key.launch
         self.is_restored = True
 
-    def _report(self, ranks: Ranks, found: FoundStates) -> RestoreReport:
+    def _report(self, ranks: Ranks, states: ReadableStates) -> RestoreReport:
         """Return what this rank has found, for the other ranks."""
         process = self._key if self.is_restored else StepKey(-1, self.step)
         return RestoreReport(
             find_failure_domain(self._memory.folder),
-            [*found.shared],
-            [*found.own],
-            {rank: [*packed_states] for rank, packed_states in found.own_of_others.items()},
+            [*states.shared],
+            [*states.own],
+            {rank: [*packed_states] for rank, packed_states in states.own_of_others.items()},
             has_own=self._has_own(),
             is_sharded=bool(self._sharded),
             process=process if ranks.rank == 0 else None,
-            problem=found.problem,
-            checkpoints=found.checkpoints,
+            problem=states.problem,
+            checkpoints=states.checkpoints,
             of_other_sizes={
-                place: [*packed_states] for place, packed_states in found.of_other_sizes.items()
+                place: [*packed_states] for place, packed_states in states.of_other_sizes.items()
             },
         )
 
@@ -312,7 +319,7 @@ class State:
         is_alone = isinstance(ranks, JaxRanks) and ranks.size == 1
         return is_alone and any(map(names_axis, leaves([*self._parts_alike.values()])))
 
-    def _look(self, ranks: Ranks) -> FoundStates:
+    def _look(self, ranks: Ranks) -> ReadableStates:
         """Return what this rank can read, in memory and, on rank 0, in the checkpoint.
 
         Of a sharded state, each rank reads its checkpoints. States that other scripts have packed
@@ -320,26 +327,26 @@ class State:
         """
         self._memory.remove_other_runs()
         shared = {}
-        for packed in self._memory("shared", DoubleBuffer.packed_states):
-            if wrong := self._find_difference(packed):
-                log(wrong)
+        for packed in self._memory.use_buffer("shared", DoubleBuffer.packed_states):
+            if difference := self._find_difference(packed):
+                log(difference)
             else:
                 shared[packed.key] = packed
         own = {
             packed.key: packed
-            for packed in self._memory(f"rank-{ranks.rank}", DoubleBuffer.packed_states)
+            for packed in self._memory.use_buffer(f"rank-{ranks.rank}", DoubleBuffer.packed_states)
         }
         others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
         if self._shards is not None:
             forms = find_forms(self._parts_sharded)
-            in_memory = FoundStates(shared, own, others, "")
+            in_memory = ReadableStates(shared, own, others, "")
             return self._shards.look(ranks, in_memory, forms, self._find_difference)
         problem = ""
         if ranks.rank == 0 and self._checkpoint:
             checkpoint, problem = self._checkpoint.read(self._run, self._find_difference)
             if checkpoint is not None:
                 shared.setdefault(checkpoint.key, checkpoint)
-        return FoundStates(shared, own, others, problem)
+        return ReadableStates(shared, own, others, problem)
 
     @property
     def _parts_alike(self) -> dict[str, Any]:
@@ -392,9 +399,9 @@ class State:
 
     def _apply(self, packed: PackedState) -> None:
         """Restore all parts from a packed state."""
-        kept = packed.value
-        self._steps_of_epoch = kept["steps of epoch"]
-        for name, tree in kept["parts"].items():
+        state = packed.value
+        self._steps_of_epoch = state["steps of epoch"]
+        for name, tree in state["parts"].items():
             part = getattr(self, name)
             setattr(self, name, write_part(part, tree))
             if is_callback(part):
@@ -421,18 +428,18 @@ class State:
 
     def restore_callbacks(self) -> None:
         """Restore what callbacks of Keras had learned, after fit() has reset them."""
-        for name, kept in self._learned.items():
-            write_part(getattr(self, name), kept)
+        for name, state in self._learned.items():
+            write_part(getattr(self, name), state)
         self._learned.clear()
 
-    def _apply_own(self, kept: Mapping[str, Any]) -> None:
+    def _apply_own(self, state: Mapping[str, Any]) -> None:
         """Restore this rank's own state; a new rank has none."""
-        if "own" in kept:
-            self.own = write_part(self.own, kept["own"])
-            for variable, number in zip(self._find_seeds(), kept["seeds"]):
+        if "own" in state:
+            self.own = write_part(self.own, state["own"])
+            for variable, number in zip(self._find_seeds(), state["seeds"]):
                 variable.assign(number)
         for name in self._sharded:
-            setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))
+            setattr(self, name, write_shard(getattr(self, name), state["shards"][name]))
 
 
 def _check_state_name(name: str) -> None:

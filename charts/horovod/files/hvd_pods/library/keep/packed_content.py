@@ -61,16 +61,16 @@ class Layout(NamedTuple):
 
     forms: what a leaf must match for this layout. on_gpu: the forms of leaves on GPUs, with their
     places from the first of them on. orders: the orders of their dimensions, if they differ from
-    their own. texts: a leaf's node of the description. at: where a leaf begins, counted from the
-    end of the description. size: the bytes of all. seen, known: by id(). outline, description: of
-    the last commit.
+    their own. texts: a leaf's node of the description. offsets: where a leaf begins, counted from
+    the end of the description. size: the bytes of all. seen, known: by id(). outline, description:
+    of the last commit.
     """
 
     forms: list[Any]
     on_gpu: list[Any]
     orders: list[list[int] | None]
     texts: list[str]
-    at: list[int]
+    offsets: list[int]
     size: int
     seen: dict[int, SeenTensor]
     known: dict[int, KnownDict]
@@ -122,7 +122,7 @@ class PackedContent:
         begin = aligned(HEADER_SIZE + len(self.description))
         self.parts: PlacedBytes = []
         self.places: list[int] = []
-        for at, data in zip(layout.at, held):
+        for at, data in zip(layout.offsets, held):
             if data is None:
                 self.places.append(begin + at)
             else:
@@ -172,15 +172,15 @@ class PackedContent:
         return LEAF
 
     def _outline_fixed(self, value: FrozenDict) -> Any:
-        known = self._before.known.get(id(value)) if self._before is not None else None
-        if known is None or known.value is not value:
+        known_dict = self._before.known.get(id(value)) if self._before is not None else None
+        if known_dict is None or known_dict.value is not value:
             first = len(self._leaves)
             text = ENCODER.encode(self._outline({**value}))
-            known = KnownDict(value, text, self._leaves[first:])
+            known_dict = KnownDict(value, text, self._leaves[first:])
         else:
-            self._leaves += known.leaves
-        self._known[id(value)] = known
-        self._fixed_texts.append(known.text)
+            self._leaves += known_dict.leaves
+        self._known[id(value)] = known_dict
+        self._fixed_texts.append(known_dict.text)
         return {"fixed": len(self._fixed_texts) - 1}
 
     def _to_bytes(
@@ -193,28 +193,28 @@ class PackedContent:
         address = leaf.data_ptr()
         dtype = leaf.dtype
         shape = [*leaf.shape]
-        known = before.seen.get(id(leaf)) if before is not None else None
-        if known is None or known.tensor() is not leaf:
+        seen_tensor = before.seen.get(id(leaf)) if before is not None else None
+        if seen_tensor is None or seen_tensor.tensor() is not leaf:
             seen[id(leaf)] = SeenTensor(weakref.ref(leaf), address, dtype, None)
             return arrays.to_bytes(leaf)
-        found = known.bytes
-        is_same = known.address == address and known.dtype == dtype
-        if found is None or not is_same or found[1] != shape:
-            found = arrays.to_bytes(leaf)
-            known = SeenTensor(known.tensor, address, dtype, found)
-        seen[id(leaf)] = known
-        return found
+        data = seen_tensor.bytes
+        is_same = seen_tensor.address == address and seen_tensor.dtype == dtype
+        if data is None or not is_same or data[1] != shape:
+            data = arrays.to_bytes(leaf)
+            seen_tensor = SeenTensor(seen_tensor.tensor, address, dtype, data)
+        seen[id(leaf)] = seen_tensor
+        return data
 
     def _place(
-        self, forms: list[Any], held: list[ArrayBytes | None], seen: dict[int, SeenTensor]
+        self, forms: list[Any], data_of_leaves: list[ArrayBytes | None], seen: dict[int, SeenTensor]
     ) -> Layout:
         """Find a place for each leaf: first for arrays, then for tensors."""
-        at = [0] * len(forms)
+        offsets = [0] * len(forms)
         texts = [""] * len(forms)
         orders = []
         end = 0
         for on_gpu in (False, True):
-            for number, data in enumerate(held):
+            for number, data in enumerate(data_of_leaves):
                 if (data is None) is not on_gpu:
                     continue
                 leaf = self._leaves[number]
@@ -228,13 +228,13 @@ class PackedContent:
                 else:
                     kind, shape, size = forms[number]
                     node = {"array": kind, "shape": shape, "bytes": size}
-                at[number] = aligned(end)
-                end = at[number] + size
-                texts[number] = ENCODER.encode({**node, "at": at[number]})
-        numbers = [number for number, data in enumerate(held) if data is None]
-        relative = [(forms[number], at[number] - at[numbers[0]]) for number in numbers]
-        return Layout(forms, relative, orders, texts, at, end, seen, self._known, "", b"")
+                offsets[number] = aligned(end)
+                end = offsets[number] + size
+                texts[number] = ENCODER.encode({**node, "at": offsets[number]})
+        numbers = [number for number, data in enumerate(data_of_leaves) if data is None]
+        relative = [(forms[number], offsets[number] - offsets[numbers[0]]) for number in numbers]
+        return Layout(forms, relative, orders, texts, offsets, end, seen, self._known, "", b"")
 
 
-def aligned(at: int) -> int:
-    return -(-at // HEADER_SIZE) * HEADER_SIZE
+def aligned(offset: int) -> int:
+    return -(-offset // HEADER_SIZE) * HEADER_SIZE

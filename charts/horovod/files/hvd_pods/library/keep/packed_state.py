@@ -101,13 +101,13 @@ class PackedState(NamedTuple):
             if not isinstance(node, dict):
                 return node
             if "map" in node:
-                return {build(key): build(each) for key, each in node["map"]}
+                return {build(key): build(child) for key, child in node["map"]}
             if "list" in node:
-                return [build(each) for each in node["list"]]
+                return [build(child) for child in node["list"]]
             if "tuple" in node:
-                return tuple(build(each) for each in node["tuple"])
-            at = data + node["at"]
-            raw = self.raw[at : at + node["bytes"]]
+                return tuple(build(child) for child in node["tuple"])
+            offset = data + node["at"]
+            raw = self.raw[offset : offset + node["bytes"]]
             return arrays.from_bytes(node["array"], node["shape"], raw, node.get("order"))
 
         return build(self.tree)
@@ -123,8 +123,8 @@ def pack(key: StepKey, value: Any) -> bytearray:
     raw = bytearray(content.size)
     view = memoryview(raw)
     fill(view, content)
-    for tensor, at in zip(content.dense_tensors(), content.places):
-        put(view, at, tensor)
+    for tensor, offset in zip(content.dense_tensors(), content.places):
+        put_tensor(view, offset, tensor)
     header = header_of(key, content, zlib.crc32(view[HEADER_SIZE:]))
     view[: len(header)] = header
     return raw
@@ -136,7 +136,7 @@ def find_launch() -> int:
     return int(fence) if fence.isdecimal() else 0
 
 
-def read(place: str, raw: memoryview, *, is_checked: bool = True) -> PackedState:
+def read_packed(place: str, raw: memoryview, *, is_checked: bool = True) -> PackedState:
     """Read a packed state, which other bytes may follow; `place` is its name in messages.
 
     Raises ValueError for one that is incomplete or damaged. Unless `is_checked`, its arrays are not
@@ -170,7 +170,7 @@ def read_header(place: str, raw: memoryview) -> Header:
 
 
 def read_file(path: Path, *, is_checked: bool = True) -> PackedState:
-    """Read the packed state of a file, as `read` does.
+    """Read the packed state of a file, as `read_packed` does.
 
     Raises OSError for a file that cannot be read or is a link, and ValueError for one that is
     empty, incomplete or damaged.
@@ -179,7 +179,7 @@ def read_file(path: Path, *, is_checked: bool = True) -> PackedState:
     try:
         # The bytes stay readable as long as the packed state is in use.
         raw = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
-        return read(str(path), raw, is_checked=is_checked)
+        return read_packed(str(path), raw, is_checked=is_checked)
     finally:
         os.close(descriptor)
 
@@ -191,11 +191,11 @@ def notes_of(packed: PackedState) -> dict[str, str]:
     """
     tree = packed.tree if isinstance(packed.tree, dict) else {}
     pairs = tree.get("map")
-    found = {}
+    notes = {}
     for pair in pairs if isinstance(pairs, list) else []:
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair):
-            found[pair[0]] = pair[1]
-    return found
+            notes[pair[0]] = pair[1]
+    return notes
 
 
 def summed_header(packed: PackedState, checksum: int) -> bytes:
@@ -207,14 +207,14 @@ def summed_header(packed: PackedState, checksum: int) -> bytes:
 def fill(view: memoryview, content: PackedContent) -> None:
     """Write the description of a packed state, and those of its arrays that the CPU reads."""
     view[HEADER_SIZE : HEADER_SIZE + len(content.description)] = content.description
-    for at, part in content.parts:
-        view[at : at + len(part)] = part
+    for offset, part in content.parts:
+        view[offset : offset + len(part)] = part
 
 
-def put(view: memoryview, at: int, tensor: Any) -> None:
+def put_tensor(view: memoryview, offset: int, tensor: Any) -> None:
     """Write a tensor of a GPU, and wait for it."""
     data = arrays.to_bytes(tensor)[2]
-    view[at : at + len(data)] = data
+    view[offset : offset + len(data)] = data
 
 
 def header_of(key: StepKey, content: PackedContent, checksum: int = 0) -> bytes:

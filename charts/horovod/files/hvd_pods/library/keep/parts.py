@@ -23,10 +23,10 @@ def variables_of(part: Any) -> list[Any] | None:
         return [part]
     if isinstance(part, (list, tuple)):
         return [*part] if part and all(map(is_variable, part)) else None
-    found = getattr(part, "variables", None)
-    if found is None:
+    attribute = getattr(part, "variables", None)
+    if attribute is None:
         return None
-    variables = [*(found() if callable(found) else found)]
+    variables = [*(attribute() if callable(attribute) else attribute)]
     # Keras 2 does not count it.
     rate = getattr(part, "learning_rate", None)
     if is_variable(rate) and all(rate is not each for each in variables):
@@ -61,48 +61,48 @@ def read_part(part: Any, seeds: list[Any]) -> Any:
     if variables is None:
         if not isinstance(part, (list, tuple)):
             return part
-        made = [read_part(each, seeds) for each in part]
-        return made if isinstance(part, list) else tuple(made)
+        values = [read_part(each, seeds) for each in part]
+        return values if isinstance(part, list) else tuple(values)
     seeds += filter(_is_seed, variables)
     return [each for each in variables if not _is_seed(each)]
 
 
-def write_part(part: Any, kept: Any) -> Any:
+def write_part(part: Any, state: Any) -> Any:
     """Restore a part from its kept state; return the part, or the value that replaces it."""
     names = named(part)
     if variables_of(names) is not None and not hasattr(names, "load_state_dict"):
-        for variable, array in zip(read_part(part, []), kept):
+        for variable, array in zip(read_part(part, []), state):
             variable.assign(array)
         return part
     if not isinstance(names, (dict, list, tuple)):
         # What takes the arrays themselves must not see the next packed state in their memory.
-        kept = copy.deepcopy(kept)
+        state = copy.deepcopy(state)
     if hasattr(names, "load_state_dict"):
-        part.load_state_dict(kept)
+        part.load_state_dict(state)
     elif hasattr(names, "bit_generator"):
-        part.bit_generator.state = kept
+        part.bit_generator.state = state
     elif hasattr(names, "set_state"):
-        part.set_state(kept)
+        part.set_state(state)
     elif is_callback(names):
         # A checkpoint may come from anybody: it sets nothing else.
-        vars(part).update({name: kept[name] for name in LEARNED if name in kept})
+        vars(part).update({name: state[name] for name in LEARNED if name in state})
     else:
-        return rebuild(part, kept, write_part)
+        return rebuild(part, state, write_part)
     return part
 
 
-def form_of(part: Any, kept: Any) -> Any:
+def form_of(part: Any, state: Any) -> Any:
     """Return what must match in a part and in its kept state: shapes, or numbers of parameters."""
     names = named(part)
     if hasattr(names, "param_groups"):
-        return [len(group["params"]) for group in kept["param_groups"]]
+        return [len(group["params"]) for group in state["param_groups"]]
     if hasattr(names, "state_dict"):
-        return {key: tuple(each.shape) for key, each in kept.items() if hasattr(each, "shape")}
+        return {key: tuple(each.shape) for key, each in state.items() if hasattr(each, "shape")}
     if variables_of(names) is not None:
-        return [tuple(each.shape) for each in kept]
-    form = form_of_tree(part, kept)
-    if form is None and hasattr(names, "shape") and hasattr(kept, "shape"):
-        return tuple(kept.shape)
+        return [tuple(each.shape) for each in state]
+    form = form_of_tree(part, state)
+    if form is None and hasattr(names, "shape") and hasattr(state, "shape"):
+        return tuple(state.shape)
     return form
 
 
@@ -152,9 +152,9 @@ def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:
 def find_difference(packed: PackedState, parts: Mapping[str, Any]) -> str:
     """Return why a packed state is not the state of a script with these parts; empty if it is."""
     try:
-        kept = packed.value
-        trees = kept["parts"]
-        _ = kept["run"]
+        state = packed.value
+        trees = state["parts"]
+        _ = state["run"]
         if trees.keys() != parts.keys():
             return f"{packed.place} has the parts {[*trees]}, this script {[*parts]}"
         for name, tree in trees.items():

@@ -138,8 +138,8 @@ class TorchRanks(Ranks):
             for each in begun:
                 each.wait()
 
-    def _piece(self, memory: memoryview, at: int) -> Any:
-        return self.torch.frombuffer(memory[at : at + PIECE], dtype=self.torch.uint8)
+    def _piece(self, memory: memoryview, offset: int) -> Any:
+        return self.torch.frombuffer(memory[offset : offset + PIECE], dtype=self.torch.uint8)
 
 
 class JaxRanks(Ranks):

@@ -105,13 +105,15 @@ class Copies:
         self._ranks = ranks
         self._holders = place_copies(domains)
         # The ranks whose shards this rank keeps, and all whose shards are in this worker.
-        self.taken = [rank for rank, holder in enumerate(self._holders) if holder == ranks.rank]
-        here = domains[ranks.rank].worker
-        self.here = {rank for rank, domain in enumerate(domains) if domain.worker == here}
-        self.here.update(
+        self.ranks_kept = [
+            rank for rank, holder in enumerate(self._holders) if holder == ranks.rank
+        ]
+        worker = domains[ranks.rank].worker
+        self.ranks_here = {rank for rank, domain in enumerate(domains) if domain.worker == worker}
+        self.ranks_here.update(
             rank
             for rank, holder in enumerate(self._holders)
-            if holder is not None and domains[holder].worker == here
+            if holder is not None and domains[holder].worker == worker
         )
         nodes = {domain.node for domain in domains}
         self._is_apart = len(nodes) > 1
@@ -161,24 +163,25 @@ class Copies:
     def _exchange(self, key: StepKey, *, is_ready: bool, was_written: bool) -> CommitOutcome:
         rank = self._ranks.rank
         # What a GPU still writes is waited for.
-        shared = bool(self._memory("shared", lambda buffer: buffer.find(key)) or [])
-        mine = self._memory(f"rank-{rank}", lambda buffer: buffer.find(key)) or memoryview(b"")
+        shared = bool(self._memory.use_buffer("shared", lambda buffer: buffer.find(key)) or [])
+        states = self._memory.use_buffer(f"rank-{rank}", lambda buffer: buffer.find(key))
+        packed = states or memoryview(b"")
         has_shared = shared or self._ranks.local_rank != 0
-        lacks = {rank for rank in self.taken if not self._has_copy(rank, key)}
-        size = len(mine) if has_shared else 0
+        lacks = {rank for rank in self.ranks_kept if not self._has_copy(rank, key)}
+        size = len(packed) if has_shared else 0
         reports = self._ranks.gather(
-            CommitReport(bytes(mine[:HEADER_SIZE]), size, lacks, is_ready, was_written)
+            CommitReport(bytes(packed[:HEADER_SIZE]), size, lacks, is_ready, was_written)
         )
         is_kept = all(each.size for each in reports)
         if is_kept:
-            is_kept = self._copy(key, mine, reports)
+            is_kept = self._copy(key, packed, reports)
         return CommitOutcome(
             is_kept,
             is_due=all(each.is_ready for each in reports),
             was_written=all(each.was_written for each in reports),
         )
 
-    def _copy(self, key: StepKey, mine: memoryview, reports: Sequence[CommitReport]) -> bool:
+    def _copy(self, key: StepKey, packed: memoryview, reports: Sequence[CommitReport]) -> bool:
         """Exchange the packed states that ranks lack; return whether all ranks have theirs."""
         room: dict[int, memoryview] = {}
         has_room = True
@@ -192,7 +195,7 @@ class Copies:
                 room[source] = memoryview(bytearray(size))
         holder = self._holders[self._ranks.rank]
         is_lacked = holder is not None and self._ranks.rank in reports[holder].lacks
-        sent = {holder: mine[HEADER_SIZE:]} if holder is not None and is_lacked else {}
+        sent = {holder: packed[HEADER_SIZE:]} if holder is not None and is_lacked else {}
         self._ranks.deliver(sent, {source: view[HEADER_SIZE:] for source, view in room.items()})
         if has_room:
             for source in room:
@@ -201,11 +204,11 @@ class Copies:
         return all(self._ranks.gather(has_room))
 
     def _has_copy(self, rank: int, key: StepKey) -> bool:
-        found: list[memoryview] | memoryview | None = self._memory(
+        states: list[memoryview] | memoryview | None = self._memory.use_buffer(
             f"rank-{rank}", lambda buffer: buffer.find(key)
         )
-        return bool(found)
+        return bool(states)
 
     def _buffer(self, rank: int) -> DoubleBuffer:
-        buffer: DoubleBuffer = self._memory(f"rank-{rank}", lambda buffer: buffer)
+        buffer: DoubleBuffer = self._memory.use_buffer(f"rank-{rank}", lambda buffer: buffer)
         return buffer

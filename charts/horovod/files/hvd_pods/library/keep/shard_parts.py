@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .arrays import numpy_module
 from .jax_arrays import is_array, is_spread, make, named, pieces_of, rebuild
-from .packed_state import UNUSABLE, PackedState, ShardPlace, StepKey, read
+from .packed_state import UNUSABLE, PackedState, ShardPlace, StepKey, read_packed
 from .ranks import Ranks
 
 # Types whose ranks have different shards of the weights. Those that are kept:
@@ -99,20 +99,20 @@ def read_shard(part: Any) -> Any:
     return _walk(_take_local, tree)
 
 
-def write_shard(part: Any, kept: Any) -> Any:
+def write_shard(part: Any, state: Any) -> Any:
     """Restore this rank's shard of a part; return the part, or the value that replaces it."""
     # What takes the tensors themselves must not see the next packed state in their memory.
-    kept = copy.deepcopy(kept)
+    state = copy.deepcopy(state)
     inner = _inner(part)
     flat = _flat_tensors(part)
     for name, tensor in flat.items():
-        tensor.copy_(kept[name])
+        tensor.copy_(state[name])
     if flat:
         return part
-    kept = _walk(_make_whole, kept, templates_of(inner))
+    state = _walk(_make_whole, state, templates_of(inner))
     if not hasattr(inner, "load_state_dict"):
-        return rebuild(part, kept)
-    inner.load_state_dict(kept)
+        return rebuild(part, state)
+    inner.load_state_dict(state)
     if inner is not part:
         for outer, group in zip(part.param_groups, inner.param_groups):
             outer.update({key: each for key, each in group.items() if key != "params"})
@@ -144,14 +144,14 @@ def _walk(change: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """
     tree = named(tree)
 
-    def go(key: Any, each: Any) -> Any:
+    def walk_child(key: Any, each: Any) -> Any:
         return _walk(change, each, *[_at(key, other) for other in others])
 
     if isinstance(tree, Mapping) and LOCAL not in tree:
-        return {key: go(key, each) for key, each in tree.items()}
+        return {key: walk_child(key, each) for key, each in tree.items()}
     if isinstance(tree, (list, tuple)):
-        made = [go(number, each) for number, each in enumerate(tree)]
-        return made if isinstance(tree, list) else tuple(made)
+        children = [walk_child(number, each) for number, each in enumerate(tree)]
+        return children if isinstance(tree, list) else tuple(children)
     return change(tree, *others)
 
 
@@ -210,45 +210,45 @@ def divide(
     state stays with its number. All ranks must call this. Raises ValueError for tensors that cannot
     be divided.
     """
-    kept: dict[str, Any] = {"shards": dict.fromkeys(parts)}
+    own_state: dict[str, Any] = {"shards": dict.fromkeys(parts)}
     templates = {name: templates_of(part) for name, part in parts.items()}
     for rank, holder in enumerate(holders):
         packed = sizes[ShardPlace(len(holders), rank)][key] if ranks.rank == holder else None
         described = (packed.place, len(packed.raw)) if packed is not None else ("", 0)
         place, size = ranks.gather(described)[holder]
         raw = ranks.broadcast(packed and packed.raw, size, holder)
-        value = read(place, raw).value
+        value = read_packed(place, raw).value
         if rank == ranks.rank:
-            kept.update(own=value["own"], seeds=value["seeds"])
+            own_state.update(own=value["own"], seeds=value["seeds"])
         for name, template in templates.items():
             tree = value["shards"][name]
-            kept["shards"][name] = _walk(_take_part, tree, template, kept["shards"][name])
-    return kept
+            own_state["shards"][name] = _walk(_take_part, tree, template, own_state["shards"][name])
+    return own_state
 
 
-def _take_part(value: Any, template: Any, made: Any) -> Any:
+def _take_part(value: Any, template: Any, local: Any) -> Any:
     """Return the local data of a tensor placed as `template`, with what one shard has of it."""
     if not isinstance(value, dict):
-        return value if made is None else made
-    if made is None:
+        return value if local is None else local
+    if local is None:
         if value["shape"] != [*getattr(template, "shape", ())]:
             raise ValueError(
                 f"keep: a tensor of the shape {value['shape']}, which was kept by another number "
                 "of ranks, cannot be divided: train with that number, or set another OUTPUT_PATH"
             )
-        made = _take_local(template)
+        local = _take_local(template)
         pieces = value[LOCAL]
         if "spans" in value:
             make_empty = numpy_module().empty
-            made[LOCAL] = [make_empty(each.shape, pieces[0].dtype) for each in made[LOCAL]]
+            local[LOCAL] = [make_empty(each.shape, pieces[0].dtype) for each in local[LOCAL]]
         else:
-            made[LOCAL] = pieces.new_empty(made[LOCAL].shape)
-    for target, room in _pieces(made):
+            local[LOCAL] = pieces.new_empty(local[LOCAL].shape)
+    for target, room in _pieces(local):
         for source, piece in _pieces(value):
             both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(target, source)]
             if all(begin < end for begin, end in both):
                 room[_slices(both, target)] = piece[_slices(both, source)]
-    return made
+    return local
 
 
 def _slices(
@@ -348,8 +348,8 @@ def _is_known(value: Any) -> bool:
 
 def _is_placed_as(parameter: Any, value: Any) -> bool:
     """Return whether an optimizer's value is a tensor like its parameter, or a shared number."""
-    kept = value["shape"] if isinstance(value, dict) else [*getattr(value, "shape", ())]
-    return kept == ([*parameter.shape] if isinstance(value, dict) else [])
+    shape = value["shape"] if isinstance(value, dict) else [*getattr(value, "shape", ())]
+    return shape == ([*parameter.shape] if isinstance(value, dict) else [])
 
 
 def _form(tree: Any, *, is_whole: bool) -> Any:
@@ -376,11 +376,11 @@ def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> Sh
     `forms` are those of the parts of this script, by their names.
     """
     try:
-        kept = packed.value
-        kept_forms = kept["forms"]
-        _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
+        state = packed.value
+        kept_forms = state["forms"]
+        _ = state["own"], state["seeds"], [state["shards"][name] for name in forms], state["run"]
         is_alike = all(form[0] and form[0] == kept_forms[name][0] for name, form in forms.items())
-        place = ShardPlace(int(kept["size"]), int(kept["rank"]))
+        place = ShardPlace(int(state["size"]), int(state["rank"]))
     except UNUSABLE:
         return None
     is_valid = 0 <= place.rank < place.size < MAX_RANKS
@@ -395,15 +395,15 @@ def find_shard_difference(
     `forms` are those of its parts, by their names.
     """
     try:
-        kept = packed.value
-        kept_forms = kept["forms"]
-        if (kept["rank"], kept["size"]) != (rank, size):
-            what = f"the shard of rank {kept['rank']} of {kept['size']}"
-            return f"{packed.place} has {what}, but this is rank {rank} of {size}"
+        state = packed.value
+        kept_forms = state["forms"]
+        if (state["rank"], state["size"]) != (rank, size):
+            shard = f"the shard of rank {state['rank']} of {state['size']}"
+            return f"{packed.place} has {shard}, but this is rank {rank} of {size}"
         if kept_forms.keys() != forms.keys():
             return f"{packed.place} has the sharded parts {[*kept_forms]}, this script {[*forms]}"
         others = [name for name, form in forms.items() if form != kept_forms[name]]
-        _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
+        _ = state["own"], state["seeds"], [state["shards"][name] for name in forms], state["run"]
     except UNUSABLE as problem:
         return f"{packed.place} has no shard of this module: {problem!r}"
     if others:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from .agreement import FoundStates, RestoreReport, choose_turn
+from .agreement import ReadableStates, RestoreReport, choose_checkpoint_to_replace
 from .checkpoint import Checkpoint, ShardCheckpoints
 from .double_buffer import DoubleBuffer
 from .log import log
@@ -20,8 +20,8 @@ from .worker import WorkerMemory
 class ShardedState:
     """Keeps the shard of this rank: in the memory of two workers, and in checkpoints of its own.
 
-    All ranks must call its methods. `read` returns the state of this rank at a step. The methods
-    that need a restore() before them raise RuntimeError without one.
+    All ranks must call its methods. `read_state` returns the state of this rank at a step. The
+    methods that need a restore() before them raise RuntimeError without one.
     """
 
     def __init__(
@@ -49,43 +49,46 @@ class ShardedState:
             if self._checkpoints is not None:
                 self._checkpoints.wait()
 
-    def commit(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
+    def commit(self, ranks: Ranks, read_state: Callable[[], KeptValues]) -> None:
         """Keep the shard of this rank, after all ranks have the commit before."""
         copies = self._find_copies("commit()")
         before = copies.end()
-        kept = read()
+        state = read_state()
         if self._memory.is_there and not before.is_kept:
             problem = self._problem or "another rank has no room"
-            size = 2 * PackedContent(kept.own).size + PackedContent(kept.values).size
+            size = 2 * PackedContent(state.own).size + PackedContent(state.values).size
             self._memory.give_up(problem, size)
         elif ranks.local_rank == 0:
-            self._memory.remove_shards(copies.here)
-        self._keep(ranks, copies, before, kept)
+            self._memory.remove_shards(copies.ranks_here)
+        self._keep(ranks, copies, before, state)
 
-    def save(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
+    def save(self, ranks: Ranks, read_state: Callable[[], KeptValues]) -> None:
         """Write a checkpoint now. Raises OSError if it cannot be written."""
         self._find_copies("save()").end()
         disk = self._checkpoints
         if disk is not None:
             disk.wait()
             checkpoint = disk.take(were_written=all(ranks.gather(disk.was_written)))
-            checkpoint.write(_pack(ranks, read()))
+            checkpoint.write(_pack(ranks, read_state()))
 
     def copy_again(
         self,
         ranks: Ranks,
         reports: Sequence[RestoreReport],
         key: StepKey,
-        read: Callable[[], KeptValues] | None,
+        read_state: Callable[[], KeptValues] | None,
     ) -> None:
         """Copy shards until each one is in two workers again, after a worker was lost.
 
-        `key` is the step that all ranks continue from. Without `read`, this rank has nothing of it.
+        `key` is the step that all ranks continue from. Without `read_state`, this rank has nothing
+        of it.
         """
         copies = Copies(self._memory, ranks, [report.domain for report in reports])
         self._copies = copies
         if self._checkpoints is not None:
-            self._checkpoints.begin_with(choose_turn([report.checkpoints for report in reports]))
+            self._checkpoints.begin_with(
+                choose_checkpoint_to_replace([report.checkpoints for report in reports])
+            )
         if not self._memory.is_there:
             return
         if ranks.rank == 0:
@@ -95,20 +98,20 @@ class ShardedState:
             buffer.packed_states()
             buffer.keep(key)
 
-        for rank in copies.taken:
-            self._memory(f"rank-{rank}", keep)
-        if read is not None:
+        for rank in copies.ranks_kept:
+            self._memory.use_buffer(f"rank-{rank}", keep)
+        if read_state is not None:
             if ranks.local_rank == 0:
-                self._memory.remove_shards(copies.here, but=key)
-            self._keep(ranks, copies, copies.end(), read(), where_missing=True)
+                self._memory.remove_shards(copies.ranks_here, except_key=key)
+            self._keep(ranks, copies, copies.end(), read_state(), where_missing=True)
 
     def look(
         self,
         ranks: Ranks,
-        found: FoundStates,
+        states: ReadableStates,
         forms: Mapping[str, list[str]],
         find_difference: Callable[[PackedState], str],
-    ) -> FoundStates:
+    ) -> ReadableStates:
         """Return the shards of this script that were found in memory and in checkpoints.
 
         `forms` are those of this rank's parts. `find_difference` returns why a shared state is not
@@ -121,27 +124,31 @@ class ShardedState:
             return find_shard_difference(packed, rank, ranks.size, forms_of_ranks[rank])
 
         other_sizes = self._read_other_sizes(ranks.size, forms_of_ranks[0], ranks.rank)
-        in_memory = [packed for each in found.own_of_others.values() for packed in each.values()]
+        in_memory = [
+            packed
+            for packed_states in states.own_of_others.values()
+            for packed in packed_states.values()
+        ]
         own, of_other_sizes = _split_by_size(
-            found.own, [*in_memory, *other_sizes], ranks.size, forms
+            states.own, [*in_memory, *other_sizes], ranks.size, forms
         )
-        own = _keep_usable(own, find_wrong_shard)
+        own = _select_usable(own, find_wrong_shard)
         checkpoints = self._read_checkpoints(ranks, find_wrong_shard)
         on_disk = [packed for packed, _ in checkpoints]
-        shared = found.shared
-        for each in filter(None, on_disk):
-            own.setdefault(each.key, each)
+        shared = states.shared
+        for packed in filter(None, on_disk):
+            own.setdefault(packed.key, packed)
             if ranks.rank == 0:
-                shared.setdefault(each.key, each)
-        for each in other_sizes:
-            if "parts" in each.value and not find_difference(each):
-                shared.setdefault(each.key, each)
-        return FoundStates(
+                shared.setdefault(packed.key, packed)
+        for packed in other_sizes:
+            if "parts" in packed.value and not find_difference(packed):
+                shared.setdefault(packed.key, packed)
+        return ReadableStates(
             shared,
             own,
-            _take_shards_of_others(found.own_of_others, ranks.size, find_wrong_shard),
+            _take_shards_of_others(states.own_of_others, ranks.size, find_wrong_shard),
             next((problem for _, problem in checkpoints if problem), ""),
-            tuple(each.key if each else None for each in on_disk),
+            tuple(packed.key if packed else None for packed in on_disk),
             of_other_sizes,
         )
 
@@ -183,11 +190,11 @@ class ShardedState:
         def find_difference(packed: PackedState) -> str:
             return "" if find_division(packed, forms) else "other parts"
 
-        read = [
+        checkpoints = [
             Checkpoint(path, self._minutes).read(self._run, find_difference, is_checked=False)[0]
             for path in self._find_other_sizes(size, "*")
         ]
-        return [packed for packed in read if packed is not None]
+        return [packed for packed in checkpoints if packed is not None]
 
     def _find_copies(self, call: str) -> Copies:
         if self._copies is None:
@@ -199,7 +206,7 @@ class ShardedState:
         ranks: Ranks,
         copies: Copies,
         before: CommitOutcome,
-        kept: KeptValues,
+        state: KeptValues,
         *,
         where_missing: bool = False,
     ) -> None:
@@ -209,15 +216,15 @@ class ShardedState:
         workers, the step before may be the only one that another loss would leave complete.
         """
         try:
-            self._memory.keep(ranks, kept, where_missing=where_missing)
+            self._memory.keep(ranks, state, where_missing=where_missing)
         except OSError as problem:
             self._problem = problem
         disk = self._checkpoints
         if disk and before.is_due:
             checkpoint = disk.take(were_written=before.was_written)
-            checkpoint.write_beside(_pack(ranks, kept))
+            checkpoint.write_beside(_pack(ranks, state))
         copies.begin(
-            kept.key,
+            state.key,
             is_ready=disk is not None and disk.is_ready(ranks.rank),
             was_written=disk is None or disk.was_written,
         )
@@ -236,28 +243,28 @@ def find_forms(parts: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: form_of_shard(part, read_shard(part)) for name, part in parts.items()}
 
 
-def _keep_usable(
-    own: Mapping[StepKey, PackedState], find_wrong: Callable[[PackedState], str]
+def _select_usable(
+    packed_states: Mapping[StepKey, PackedState], find_difference: Callable[[PackedState], str]
 ) -> dict[StepKey, PackedState]:
     """Return the shards of this rank that its script can use; log what is wrong with others."""
     usable = {}
-    for key, packed in own.items():
-        if wrong := find_wrong(packed):
-            log(wrong)
+    for key, packed in packed_states.items():
+        if difference := find_difference(packed):
+            log(difference)
         else:
             usable[key] = packed
     return usable
 
 
 def _take_shards_of_others(
-    found: Mapping[int, Mapping[StepKey, PackedState]],
+    states: Mapping[int, Mapping[StepKey, PackedState]],
     size: int,
-    find_wrong: Callable[[PackedState, int], str],
+    find_difference: Callable[[PackedState, int], str],
 ) -> dict[int, dict[StepKey, PackedState]]:
     """Return, by rank, the shards of `size` other ranks that their scripts can use."""
     return {
-        rank: {key: each for key, each in packed_states.items() if not find_wrong(each, rank)}
-        for rank, packed_states in found.items()
+        rank: {key: each for key, each in packed_states.items() if not find_difference(each, rank)}
+        for rank, packed_states in states.items()
         if rank < size
     }
 
@@ -283,6 +290,6 @@ def _split_by_size(
     return same, sizes
 
 
-def _pack(ranks: Ranks, kept: KeptValues) -> bytearray:
+def _pack(ranks: Ranks, state: KeptValues) -> bytearray:
     """Pack what a rank writes to its checkpoint; rank 0 adds the shared state."""
-    return pack(kept.key, {**kept.own, **kept.values} if ranks.rank == 0 else kept.own)
+    return pack(state.key, {**state.own, **state.values} if ranks.rank == 0 else state.own)

@@ -29,7 +29,7 @@ class WorkerMemory:
         self._folder = Path(os.environ.get("HVD_KEEP", FOLDER), Path(run).name) if run else None
         self._buffers: dict[str, DoubleBuffer] = {}
 
-    def __call__(self, name: str, use: Callable[[DoubleBuffer], Any]) -> Any:
+    def use_buffer(self, name: str, use: Callable[[DoubleBuffer], Any]) -> Any:
         """Return the result of `use` for this double buffer; an empty list if there is no memory.
 
         Raises an OSError of `use`.
@@ -40,21 +40,21 @@ class WorkerMemory:
             self._buffers[name] = DoubleBuffer(self._folder, f"{self._state}-{name}")
         return use(self._buffers[name])
 
-    def keep(self, ranks: Ranks, kept: KeptValues, *, where_missing: bool = False) -> None:
+    def keep(self, ranks: Ranks, state: KeptValues, *, where_missing: bool = False) -> None:
         """Keep this rank's own state of a step, and on the worker's first rank the shared state.
 
         With `where_missing`, memory that has this step stays as it is. Raises OSError without room.
         """
 
         def write(buffer: DoubleBuffer, value: dict[str, Any]) -> None:
-            if not where_missing or buffer.find(kept.key) is None:
-                buffer.write(kept.key, value)
+            if not where_missing or buffer.find(state.key) is None:
+                buffer.write(state.key, value)
 
         # First what is the rank's own, so that the shared part is never without it.
-        if kept.own:
-            self(f"rank-{ranks.rank}", lambda buffer: write(buffer, kept.own))
+        if state.own:
+            self.use_buffer(f"rank-{ranks.rank}", lambda buffer: write(buffer, state.own))
         if ranks.local_rank == 0:
-            self("shared", lambda buffer: write(buffer, kept.values))
+            self.use_buffer("shared", lambda buffer: write(buffer, state.values))
 
     def remove_other_runs(self) -> None:
         """Remove the states of other runs."""
@@ -72,11 +72,11 @@ class WorkerMemory:
         """The folder of the memory, or an empty text."""
         return str(self._folder or "")
 
-    def remove_shards(self, here: Collection[int], *, but: StepKey | None = None) -> None:
-        """Remove shards of ranks that are not `here`, except those with the key `but`."""
+    def remove_shards(self, ranks: Collection[int], *, except_key: StepKey | None = None) -> None:
+        """Remove shards of ranks that are not `ranks`, except those with the key `except_key`."""
         for rank, path in self._find_of_ranks():
             with contextlib.suppress(OSError, ValueError):
-                if rank not in here and (but is None or read_file(path).key != but):
+                if rank not in ranks and (except_key is None or read_file(path).key != except_key):
                     path.unlink()
 
     def _find_of_ranks(self) -> list[tuple[int, Path]]:
@@ -89,14 +89,14 @@ class WorkerMemory:
 
     def find_of_others(self, rank: int) -> dict[int, dict[StepKey, PackedState]]:
         """Return, by rank, the packed states that ranks other than this one have here."""
-        found: dict[int, dict[StepKey, PackedState]] = {}
+        states: dict[int, dict[StepKey, PackedState]] = {}
         for owner, path in self._find_of_ranks():
             if owner == rank:
                 continue
             with contextlib.suppress(OSError, ValueError):
                 packed = read_file(path)
-                found.setdefault(owner, {})[packed.key] = packed
-        return found
+                states.setdefault(owner, {})[packed.key] = packed
+        return states
 
     def give_up(self, problem: object, size: int) -> None:
         """Continue without memory, which has no room for this size; leave its content."""
