@@ -24,6 +24,6 @@ def find_banner_problem(banner: str, port: int, revision: str | None = None) -> 
     if not banner.startswith(MARK):
         return NoAnswer(f"port {port} is not the agent of a worker: it sent {banner!r}")
     if revision is not None and banner != MARK + revision:
-        why = f"{STALE}: it sent {banner!r}, this run needs {MARK}{revision}"
-        return NoAnswer(why, is_stale=True)
+        reason = f"{STALE}: it sent {banner!r}, this run needs {MARK}{revision}"
+        return NoAnswer(reason, is_stale=True)
     return None

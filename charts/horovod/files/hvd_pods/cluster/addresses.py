@@ -171,8 +171,8 @@ class SliceAddresses:
             return self._dns.missing
         if not self._slices:
             # The controller keeps an empty slice for a Service without pods.
-            why = f"there is no EndpointSlice of Service {self._service}"
-            return NoAnswer(why, lacks_service=True)
+            reason = f"there is no EndpointSlice of Service {self._service}"
+            return NoAnswer(reason, lacks_service=True)
         return NO_ADDRESS_YET
 
     def start(self, on_change: Callable[[], None]) -> None:

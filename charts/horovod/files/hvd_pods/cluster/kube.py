@@ -303,9 +303,9 @@ class Api:
             yield response
         # A cut response is an HTTPException and not an OSError. Cut JSON is a ValueError.
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
-            what = f"{type(problem).__name__}: {problem}"
+            cause = f"{type(problem).__name__}: {problem}"
             asked = f"{request.method} {request.path}"
-            message = f"no complete response from the API server to {asked} ({what})"
+            message = f"no complete response from the API server to {asked} ({cause})"
             raise ApiError(NO_ANSWER, message) from problem
         finally:
             connection.close()

@@ -46,15 +46,15 @@ def add_nodes(run: Run, api: Api | None, pods: Mapping[Worker, Pod]) -> None:
 def _add(api: Api, name: str, nodes: set[str]) -> None:
     """Add nodes to a list; create the list if it does not exist. Raises ApiError."""
     try:
-        known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
+        listed = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
     except ApiError as problem:
         if problem.status != HTTPStatus.NOT_FOUND:
             raise
-        known = {}
+        listed = {}
         metadata = {"name": name, "namespace": api.namespace, "labels": LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         api.apply(f"core/configmaps/{name}", body, retry_seconds=0.0)
-    new = sorted(nodes - known.keys())
+    new = sorted(nodes - listed.keys())
     if new:
         data = dict.fromkeys(new, format_time(time.time()))
         api.merge_patch(f"core/configmaps/{name}", {"data": data}, retry_seconds=0.0)

@@ -251,13 +251,15 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
 
 def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
     """Describe the rank's end: a memory limit, a signal, or an exit code and the last line."""
-    who = failure_causes.describe_rank(rank, failed.worker)
+    rank_prefix = failure_causes.describe_rank(rank, failed.worker)
     if failed.limit is not None:
-        return failure_causes.cause_of_memory(who, failed.limit)
+        return failure_causes.cause_of_memory(rank_prefix, failed.limit)
     if not failed.has_exited:
-        return Cause(who, failure_causes.describe_signal(failed.signal), is_sure_to_repeat=False)
-    what = f"exit code {failed.exit_code}{find_last_words(evidence.lines, rank)}"
-    return Cause(who, what, is_sure_to_repeat=failed.exit_code == USAGE_EXIT_CODE)
+        return Cause(
+            rank_prefix, failure_causes.describe_signal(failed.signal), is_sure_to_repeat=False
+        )
+    text = f"exit code {failed.exit_code}{find_last_words(evidence.lines, rank)}"
+    return Cause(rank_prefix, text, is_sure_to_repeat=failed.exit_code == USAGE_EXIT_CODE)
 
 
 def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:

@@ -90,8 +90,8 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
 
 def cause_of_memory(who: str, limit: float) -> Cause:
     """Return the cause for a rank that the kernel killed at its container's limit, in MiB."""
-    what = describe_exceeded(limit, "`worker.resources.limits.memory`")
-    return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)
+    text = describe_exceeded(limit, "`worker.resources.limits.memory`")
+    return Cause(who, text, is_sure_to_repeat=True, is_permanent=True)
 
 
 def describe_rank(rank: int | None, worker: str) -> str:
@@ -104,8 +104,8 @@ def describe_rank(rank: int | None, worker: str) -> str:
 def describe_signal(number: int) -> str:
     """Describe the end of a rank that a signal has ended."""
     try:
-        known: str | None = EXPLANATIONS.get(signal.Signals(number))
+        explanation: str | None = EXPLANATIONS.get(signal.Signals(number))
         name = signal.Signals(number).name
     except ValueError:
         return f"ended by signal {number}"
-    return f"ended by {name} ({known})" if known else f"ended by {name}"
+    return f"ended by {name} ({explanation})" if explanation else f"ended by {name}"

@@ -51,8 +51,8 @@ class LauncherProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            why = _explain_start(arguments[0], environment["PATH"], directory, error)
-            raise ConfigurationError(why) from error
+            message = _explain_start(arguments[0], environment["PATH"], directory, error)
+            raise ConfigurationError(message) from error
         self._stalls = StallReader(time.monotonic)
         self.errors = ErrorOutput(pipe_of(self._process.stderr), 2, self._read)
         spawn("wait-for-launcher", self._wait)

@@ -154,11 +154,11 @@ def _open_mpi_binding(run: Run) -> list[str]:
         return []
     binding = run.binding
     if binding.to == "none":
-        mapping = [] if "maps" in effects else ["--map-by", "slot"]
-        return [*mapping, "--bind-to", "none"]
-    where = f"ppr:{binding.ranks_per_socket}:socket" if binding.ranks_per_socket else "slot"
+        options = [] if "maps" in effects else ["--map-by", "slot"]
+        return [*options, "--bind-to", "none"]
+    mapping = f"ppr:{binding.ranks_per_socket}:socket" if binding.ranks_per_socket else "slot"
     cores = f":PE={binding.cores_per_rank}" if binding.to == "core" else ""
-    return ["--map-by", f"{where}{cores}", "--bind-to", binding.to, "--report-bindings"]
+    return ["--map-by", f"{mapping}{cores}", "--bind-to", binding.to, "--report-bindings"]
 
 
 def mpirun_environment(run: Run, interface: str) -> dict[str, str]:

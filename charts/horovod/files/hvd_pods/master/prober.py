@@ -149,11 +149,11 @@ class Prober:
 
         If all addresses are kept, workers that cannot be lost are no longer probed.
         """
-        known = self._source.endpoints()
+        endpoints = self._source.endpoints()
         if workers is not None:
-            self._frozen = {name: known[name] for name in workers if name in known}
+            self._frozen = {name: endpoints[name] for name in workers if name in endpoints}
             return
-        self._frozen = known
+        self._frozen = endpoints
         self._is_frozen = True
         self._source.close()
         if not self._lost_after:
@@ -211,15 +211,19 @@ class Prober:
                 if probed.kept_connection:
                     watch_silence(probed.kept_connection, self._lost_after)
 
-    def _report(self, probed: ProbedWorker, why: NoAnswer, silent: float = 0.0) -> None:
+    def _report(self, probed: ProbedWorker, no_answer: NoAnswer, silent: float = 0.0) -> None:
         """Report why a worker does not answer: a new reason, or any if it answered before."""
-        if why == probed.last_problem and not probed.has_answered:
+        if no_answer == probed.last_problem and not probed.has_answered:
             return
-        probed.last_problem = why
+        probed.last_problem = no_answer
         watched = (item.kept_connection for item in self._probed if item.kept_connection)
         limit = SILENCE_FACTOR * keepalive_times(self._lost_after)[0]
-        all_workers_silent = probed.has_answered and all(silence(one) >= limit for one in watched)
-        self._put(WorkerProblem(self.attempt, probed.worker.name, why, silent, all_workers_silent))
+        all_workers_silent = probed.has_answered and all(
+            silence(connection) >= limit for connection in watched
+        )
+        self._put(
+            WorkerProblem(self.attempt, probed.worker.name, no_answer, silent, all_workers_silent)
+        )
 
     def _follow_endpoints(self) -> None:
         """Connect to workers that have a new address or begin to serve; forget removed ones."""
@@ -323,7 +327,7 @@ class Prober:
     def _receive_late(self, probed: ProbedWorker, connection: socket.socket) -> None:
         """Read from the connection that is kept: usually its end."""
         now = time.monotonic()
-        why = NoAnswer(f"port {self._port} closed the connection")
+        no_answer = NoAnswer(f"port {self._port} closed the connection")
         try:
             if connection.recv(MAX_BANNER_BYTES):
                 if not probed.is_reported and not probed.connection:
@@ -333,12 +337,12 @@ class Prober:
         except BlockingIOError:
             return
         except OSError as problem:
-            why = self._no_answer(problem)
+            no_answer = self._no_answer(problem)
         probed.is_reported = False
         probed.silent_since = min(probed.silent_since, now - silence(connection))
         self._drop_kept_connection(probed)
         # A broken connection is weaker evidence than a new connection that is not accepted.
-        self._report(probed, why)
+        self._report(probed, no_answer)
         if not probed.connection:
             is_first = now - probed.kept_since > self._limits.suspect_interval_seconds
             self._set_timer(
@@ -348,12 +352,12 @@ class Prober:
     def _no_answer(self, problem: OSError) -> NoAnswer:
         return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
 
-    def _note_failure(self, probed: ProbedWorker, why: NoAnswer) -> None:
+    def _note_failure(self, probed: ProbedWorker, no_answer: NoAnswer) -> None:
         """Report that a worker does not answer, and try it again later."""
         now = time.monotonic()
         self._end_attempt(probed)
         if not probed.has_answered:
-            self._report(probed, why)
+            self._report(probed, no_answer)
             pause = min(
                 max(self._limits.first_delay_seconds, (now - probed.since) * CONNECT_DELAY_SHARE),
                 self._limits.longest_delay_seconds,
@@ -365,7 +369,7 @@ class Prober:
         if not probed.kept_connection:
             probed.is_reported = False
             probed.silent_since = min(probed.silent_since, now)
-            self._report(probed, why, now - probed.silent_since)
+            self._report(probed, no_answer, now - probed.silent_since)
         self._set_timer(probed, now + self._limits.suspect_interval_seconds)
 
     def _note_answer(self, probed: ProbedWorker, endpoint: Endpoint) -> None:

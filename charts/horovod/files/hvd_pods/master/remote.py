@@ -136,10 +136,10 @@ def _follow(
         wait_for(connection, min(until, time.monotonic() + STOP_POLL_INTERVAL_SECONDS))
         for kind, part in connection.step():
             output += b"" if kind == frames.EXIT else part
-        why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
-        why = "asked to end" if is_stopped() else why
-        if connection.exit_code is None and (why or len(output) > MAX_OUTPUT_BYTES):
-            return 1, why or "it prints too much"
+        reason = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
+        reason = "asked to end" if is_stopped() else reason
+        if connection.exit_code is None and (reason or len(output) > MAX_OUTPUT_BYTES):
+            return 1, reason or "it prints too much"
     text = output.decode(errors="replace").strip()
     return connection.exit_code, text or f"exit code {connection.exit_code}"
 

@@ -159,7 +159,7 @@ class UserCode:
         return {worker: answer for worker, answer in answers.items() if answer[0]}
 
 
-def _describe(what: str, failed: Mapping[Worker, tuple[int, str]]) -> RunError:
+def _describe(action: str, failed: Mapping[Worker, tuple[int, str]]) -> RunError:
     """Name the first worker for each reason, because all workers usually have the same reason."""
     workers: dict[str, list[str]] = {}
     for worker, (_, output) in failed.items():
@@ -171,4 +171,4 @@ def _describe(what: str, failed: Mapping[Worker, tuple[int, str]]) -> RunError:
     ]
     is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())
     kind = ConfigurationError if is_sure else RunError
-    return kind(f"cannot {what}" + "; ".join(parts[:MAX_REASONS]))
+    return kind(f"cannot {action}" + "; ".join(parts[:MAX_REASONS]))

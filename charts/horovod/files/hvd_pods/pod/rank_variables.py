@@ -48,9 +48,9 @@ def choose(place: Sequence[int], environment: Mapping[str, str]) -> dict[str, st
     instance by worker.env, it stays.
     """
     rank, size, local_rank, local_size = map(str, place)
-    known = {"rank": rank, "size": size, "localRank": local_rank, "localSize": local_size}
+    values = {"rank": rank, "size": size, "localRank": local_rank, "localSize": local_size}
     names = LAUNCHER_OPTIONS["placeVariables"]
-    chosen = {name: value for kind, value in known.items() for name in names[kind]}
+    chosen = {name: value for kind, value in values.items() for name in names[kind]}
     address, port, workers = split(environment)
     if not port.isdecimal():
         return chosen

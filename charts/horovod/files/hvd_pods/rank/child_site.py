@@ -73,9 +73,9 @@ def count_steps(rank: int) -> None:
 sys.path[:] = [folder for folder in sys.path if folder != HERE]
 # Last, so that the script's own modules of these names come first.
 sys.path.append(os.readlink(__file__).rsplit("/", 2)[0] + "/library")
-given = [word for word in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if word != HERE]
-if given:
-    os.environ["PYTHONPATH"] = os.pathsep.join(given)
+folders = [word for word in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if word != HERE]
+if folders:
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
 chosen = os.environ.pop("HVD_SITE", "")
 try:
     descriptor, number, own_rank = map(int, chosen.split())

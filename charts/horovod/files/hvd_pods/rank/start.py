@@ -162,8 +162,8 @@ def main() -> int:
     if problem is not None or place is None:
         return fail(problem, BAD_CONFIGURATION)
     cpus = ",".join(format_ranges(sorted(os.sched_getaffinity(0))))
-    where = f"rank {place.rank} of {place.size} on {socket.gethostname()}"
-    print(f"[hvd] {where}, CPUs {cpus}", flush=True)
+    rank_name = f"rank {place.rank} of {place.size} on {socket.gethostname()}"
+    print(f"[hvd] {rank_name}, CPUs {cpus}", flush=True)
     warn_of_driver(place)
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:

@@ -92,8 +92,8 @@ class Counter:
         self._is_over = True
         try:
             if sys.stderr is not None:
-                why = f"{type(problem).__name__}: {problem}"
-                print(f"[hvd] the steps of this script are not counted: {why}", file=sys.stderr)
+                cause = f"{type(problem).__name__}: {problem}"
+                print(f"[hvd] the steps of this script are not counted: {cause}", file=sys.stderr)
         except Exception:  # noqa: BLE001, S110 - its standard error may be closed
             pass
 
@@ -129,9 +129,9 @@ class Counter:
             lines.append(f"{STEP} {step + resumed}\n")
         if steps:
             lines.append(f"hvdchart_steps {steps + (resumed or 0)}\n")
-        known = _as_number(loss)
-        if known is not None:
-            lines.append(f"hvdchart_loss {known!r}\n")
+        loss_value = _as_number(loss)
+        if loss_value is not None:
+            lines.append(f"hvdchart_loss {loss_value!r}\n")
         # Rename the file when it is complete, so that no reader sees a part of it.
         new = f"{os.path.dirname(self._path)}/.{os.path.basename(self._path)}.counted"
         with open(new, "w", encoding="ascii") as file:

@@ -189,8 +189,8 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
     name = re.search(NAMES_ONE, before)
     if name:
         line = before.count(b"\n", 0, name.start(1)) + 1
-        where = f"{program.target}:{line}" if program.kind == "file" else "the program"
-        raise ColdStart(f"{where} sets {name[1].decode()}: set it in `worker.env` instead")
+        place = f"{program.target}:{line}" if program.kind == "file" else "the program"
+        raise ColdStart(f"{place} sets {name[1].decode()}: set it in `worker.env` instead")
 
 
 def check_use(program: Program) -> None:

@@ -164,8 +164,8 @@ class WorkerRanks:
             return
         how = f"by signal {os.WTERMSIG(status)}" if is_killed else f"with exit code {code}"
         self._code = 128 + os.WTERMSIG(status) if is_killed else code
-        where = f"rank {rank.number} on {socket.gethostname()}"
-        streams.write(2, f"[hvd] {where} ended {how}\n".encode())
+        rank_name = f"rank {rank.number} on {socket.gethostname()}"
+        streams.write(2, f"[hvd] {rank_name} ended {how}\n".encode())
         self._end()
 
     def _end(self) -> None:

@@ -140,7 +140,9 @@ def extend_deadline(decision: Decision) -> None:
 def on_answer(decision: Decision, event: WorkerAnswers) -> None:
     """Note that a worker answers, and start if it was the last missing one."""
     attempt_workers = decision.attempt_workers
-    reasons = {name: why for name, why in attempt_workers.reasons.items() if name != event.worker}
+    reasons = {
+        name: reason for name, reason in attempt_workers.reasons.items() if name != event.worker
+    }
     answering = {**attempt_workers.answering, event.worker: event.pod}
     decision.attempt_workers = replace(
         decision.attempt_workers, answering=answering, reasons=reasons, all_workers_silent=False
@@ -186,7 +188,7 @@ def on_gone(decision: Decision, event: WorkerGone) -> None:
     reasons = decision.attempt_workers.reasons
     decision.attempt_workers = replace(
         decision.attempt_workers,
-        reasons={n: why for n, why in reasons.items() if n != event.worker},
+        reasons={n: reason for n, reason in reasons.items() if n != event.worker},
     )
 
 
@@ -302,7 +304,7 @@ def list_pods(decision: Decision) -> None:
     if state.activity == Activity.WAITING_FOR_WORKERS or has_fewer:
         missing = worker_selection.find_missing(state.run, state.attempt_workers.answering)
     reasons = state.attempt_workers.reasons.values()
-    if not (missing or any(why.is_stale for why in reasons)):
+    if not (missing or any(reason.is_stale for reason in reasons)):
         return
     if not state.run.has_api_access:
         _report_missing(decision, PodsListed(state.attempt.number))
@@ -373,7 +375,9 @@ def time_out(decision: Decision) -> None:
         for worker in missing
     }
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout_seconds:.0f}`"
-    what = f"did not answer within {limit}"
+    problem = f"did not answer within {limit}"
     decision.add_event(
-        AttemptOver(missing_workers.missing_error(decision, diagnoses, what, WorkersTimeoutError))
+        AttemptOver(
+            missing_workers.missing_error(decision, diagnoses, problem, WorkersTimeoutError)
+        )
     )

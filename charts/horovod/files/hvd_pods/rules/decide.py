@@ -139,9 +139,9 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     decision.add_effects(
         WatchWorkers(number), Prepare(number, fence, scales_workers=run.has_api_access)
     )
-    what = f"attempt {number} waits for workers of {run.ranks} ranks"
-    decision.report(RunEvent.STARTED, what)
-    decision.log(f"{what}, at most {run.workers_timeout_seconds:.0f} s")
+    message = f"attempt {number} waits for workers of {run.ranks} ranks"
+    decision.report(RunEvent.STARTED, message)
+    decision.log(f"{message}, at most {run.workers_timeout_seconds:.0f} s")
     attempt_workers.begin(decision)
 
 

@@ -158,15 +158,15 @@ def interruption(job: JobReading, wall: float) -> RunError:
     code was.
     """
     if not job.is_own:
-        why = "the master was terminated: an upgrade or an uninstall removed its Job"
+        reason = "the master was terminated: an upgrade or an uninstall removed its Job"
     elif job.is_suspended:
-        why = "the master was terminated: its Job was suspended"
+        reason = "the master was terminated: its Job was suspended"
     elif job.is_withdrawn:
-        why = "the master was terminated: its Job was deleted"
+        reason = "the master was terminated: its Job was deleted"
     elif job.failure_reason == "DeadlineExceeded" or wall + FIRST_BACKOFF_SECONDS >= job.deadline:
         # The controller may end the pod before the Job's condition says why.
         limit = job.spec.get("activeDeadlineSeconds")
-        why = f"the run took longer than `master.activeDeadlineSeconds={limit}`"
+        reason = f"the run took longer than `master.activeDeadlineSeconds={limit}`"
     else:
-        why = "the master was terminated: its pod was deleted or evicted"
-    return InterruptedRunError(why)
+        reason = "the master was terminated: its pod was deleted or evicted"
+    return InterruptedRunError(reason)

@@ -34,18 +34,18 @@ def diagnose(
     reasons = decision.attempt_workers.reasons
     diagnoses = {}
     for worker in workers:
-        why = reasons.get(worker.name, NO_ANSWER)
+        no_answer = reasons.get(worker.name, NO_ANSWER)
         pod = event.pods.get(worker.name)
         is_wrong = pod is None or pod_replacement.is_stale(worker, pod)
         if event.problem:
-            diagnoses[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
+            diagnoses[worker] = Diagnosis(f"{no_answer.reason}; cannot read pods: {event.problem}")
         elif not decision.state.run.has_api_access:
-            diagnoses[worker] = Diagnosis(why.reason)
+            diagnoses[worker] = Diagnosis(no_answer.reason)
         elif worker.stateful_set in event.gone:
             diagnoses[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
         elif is_wrong and pod_replacement.makes_stale_pods(decision, worker, pod):
-            what = f"makes pods {STALE}, as after kubectl rollout undo"
-            diagnoses[worker] = _broken(worker, what, f"change it back {AGAIN}")
+            problem = f"makes pods {STALE}, as after kubectl rollout undo"
+            diagnoses[worker] = _broken(worker, problem, f"change it back {AGAIN}")
         elif pod is None:
             diagnoses[worker] = pod_problems.diagnose_refusal(
                 event.refusals.get(worker.stateful_set, "")
@@ -56,19 +56,19 @@ def diagnose(
             diagnosis = pod_problems.diagnose(pod)
             # Omit the reason of the probe for a container that does not run: it cannot listen.
             if diagnosis.wait_seconds is None:
-                diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {why.reason}")
+                diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {no_answer.reason}")
             is_known = diagnosis.is_queued or diagnosis.wait_seconds is not None
             # A run that has trained had slices. Before that, their controller may be slow.
-            if why.lacks_service and decision.state.was_training and not is_known:
+            if no_answer.lacks_service and decision.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=REPAIR_TIMEOUT_SECONDS)
             diagnoses[worker] = diagnosis
     return diagnoses
 
 
-def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
+def _broken(worker: Worker, problem: str, remedy: str) -> Diagnosis:
     """Return a problem that lasts until somebody repairs the worker's StatefulSet."""
-    reason = f"the StatefulSet {worker.stateful_set} {what}"
+    reason = f"the StatefulSet {worker.stateful_set} {problem}"
     return Diagnosis(reason, is_permanent=True, remedy=remedy, wait_seconds=REPAIR_TIMEOUT_SECONDS)
 
 
@@ -142,11 +142,11 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
 
 
 def missing_error(
-    decision: Decision, diagnoses: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
+    decision: Decision, diagnoses: Mapping[Worker, Diagnosis], problem: str, kind: type[RunError]
 ) -> RunError:
     """Return the error of an attempt without these workers: `kind`, unless no attempt can help."""
     reasons = "; ".join([*_describe(diagnoses), *_remedies(diagnoses)])
-    text = f"{_count_missing(decision, list(diagnoses))} {what}: {reasons}"
+    text = f"{_count_missing(decision, list(diagnoses))} {problem}: {reasons}"
     if any(item.is_permanent for item in diagnoses.values()):
         return ConfigurationError(text)
     return kind(text)

@@ -44,16 +44,16 @@ def note_size(decision: Decision) -> None:
     before = state.workers_before or wanted
     now = len(launch.workers)
     interval = state.growth_interval_seconds or GROWTH_INTERVAL_SECONDS
-    what = f"{state.ranks} ranks train on {now} of {wanted} workers"
+    message = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
         is_soon = decision.now - state.grown_at < 2 * interval
         growth_interval_seconds = (
             min(2 * interval, MAX_GROWTH_INTERVAL_SECONDS) if is_soon else GROWTH_INTERVAL_SECONDS
         )
         decision.state = replace(decision.state, growth_interval_seconds=growth_interval_seconds)
-        decision.report(RunEvent.SHRUNK, what)
+        decision.report(RunEvent.SHRUNK, message)
     elif now > before:
-        decision.report(RunEvent.GROWN, what)
+        decision.report(RunEvent.GROWN, message)
     decision.state = replace(decision.state, workers_before=now)
 
 
@@ -122,8 +122,8 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
         after = min(SETTLE_SECONDS * 2**refusals, PREPARE_RETRY_DELAY_SECONDS)
         decision.launch = replace(decision.launch, refusals=refusals + 1)
         if after == PREPARE_RETRY_DELAY_SECONDS:
-            why = "the ranks do not keep their state in memory (keep), and would lose steps"
-            pod_replacement.log_once(decision, f"{names} wait for the next attempt: {why}")
+            reason = "the ranks do not keep their state in memory (keep), and would lose steps"
+            pod_replacement.log_once(decision, f"{names} wait for the next attempt: {reason}")
     elif names:
         decision.state = replace(decision.state, grown_at=decision.now)
         launch_abort.abort(

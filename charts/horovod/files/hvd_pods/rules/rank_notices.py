@@ -48,11 +48,11 @@ def note_debugged(decision: Decision, notice: Notice, connection: int) -> None:
     _add_stall(decision, notice, "is stopped by a debugger", is_stopped=False)
 
 
-def _add_stall(decision: Decision, notice: Notice, what: str, *, is_stopped: bool) -> None:
+def _add_stall(decision: Decision, notice: Notice, behaviour: str, *, is_stopped: bool) -> None:
     stall = Stall(
         rank=notice["rank"],
         worker=notice["worker"],
-        what=what,
+        what=behaviour,
         since=decision.now - notice["seconds"],
         seen=decision.now,
         period=notice["period"],

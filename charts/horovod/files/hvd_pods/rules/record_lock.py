@@ -80,8 +80,10 @@ def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
         return
     if uid != "" and data.get(RecordKey.SUPERSEDED) == uid:
         job = one_line(str(data.get(RecordKey.HOLDER_JOB)), MAX_NAME_CHARACTERS)
-        what = f"{job} has taken the workers over from this Job: delete the Job, which is obsolete"
-        decision.add_event(EndReached(SupersededError(what)))
+        message = (
+            f"{job} has taken the workers over from this Job: delete the Job, which is obsolete"
+        )
+        decision.add_event(EndReached(SupersededError(message)))
     elif _is_free(decision, data):
         _take(decision, data, {})
     elif _has_expired(decision, data):
@@ -259,8 +261,8 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
     """Handle a failed call for the record: continue without it if that is safe."""
     if event.purpose == "read":
         if event.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
-            why = f"cannot read which master controls the workers: {event.message}"
-            decision.add_event(EndReached(RunError(why)))
+            message = f"cannot read which master controls the workers: {event.message}"
+            decision.add_event(EndReached(RunError(message)))
         else:
             _continue_without(decision, event.message)
     elif event.purpose == TAKE and event.is_temporary:

@@ -101,8 +101,8 @@ class Retries:
         after = replace(after, uncounted_attempts=uncounted)
         if uncounted > MAX_UNCOUNTED_ATTEMPTS:
             return after._judge_failure(problem, failures + 1, has_trained)
-        why = "the next attempt begins at once; this one does not count as a failure"
-        return Verdict(after, failures, 0.0, why, is_change=is_elastic)
+        message = "the next attempt begins at once; this one does not count as a failure"
+        return Verdict(after, failures, 0.0, message, is_change=is_elastic)
 
     def _judge_failure(self, problem: RunError, failures: int, has_trained: bool) -> Verdict:
         """Decide about the attempt after a failure, the last one of `failures`."""
@@ -112,8 +112,8 @@ class Retries:
         after = self._note_failure(problem, has_trained)
         for applies, reason in FINAL_FAILURES:
             if applies(failure):
-                why = f"the run is not retried: {reason}" if reason else ""
-                return Verdict(after, failures, None, why)
+                message = f"the run is not retried: {reason}" if reason else ""
+                return Verdict(after, failures, None, message)
         delay_seconds = after._find_delay()
         when = f"in {delay_seconds:.0f} s" if delay_seconds else "at once"
         how_many = f"{left} of {limit} retries are left"

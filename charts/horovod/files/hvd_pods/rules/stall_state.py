@@ -76,17 +76,22 @@ class Stalls:
         rank = stall.rank
         now = stall.seen
         since = stall.since
-        known = self.known
-        noted = self.new.get(rank) or known.get(rank)
+        known_stalls = self.known
+        noted = self.new.get(rank) or known_stalls.get(rank)
         before = self.find(rank, since, stall.period) if stall.is_measured else noted
         if before and before._replace(period=stall.period).is_named_at(now):
             # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)
             stall = stall._replace(place=before.place)
-            if rank in known:
+            if rank in known_stalls:
                 # The stall lasts, although no message names it for a while.
-                known = {**known, rank: known[rank]._replace(seen=now, period=stall.period)}
-        return replace(self, known=known, new={**self.new, rank: stall._replace(since=since)})
+                known_stalls = {
+                    **known_stalls,
+                    rank: known_stalls[rank]._replace(seen=now, period=stall.period),
+                }
+        return replace(
+            self, known=known_stalls, new={**self.new, rank: stall._replace(since=since)}
+        )
 
     def find(self, rank: int, since: float, period: float) -> Stall | None:
         """Return the known stall that began then: notices take a moment to arrive."""
@@ -99,16 +104,18 @@ class Stalls:
 
     def note_places(self, places: Mapping[int, str]) -> Stalls:
         """Note the places of the ranks' scripts."""
-        known = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
-        return replace(self, known=known)
+        stalls = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
+        return replace(self, known=stalls)
 
     def collect(self) -> tuple[Stalls, list[Stall]]:
         """Take the ranks of a message, and return those that are named for the first time."""
         stalls = list(self.new.values())
-        known = self.known
+        known_stalls = self.known
         # If a notice reports an earlier start than the previous one, the same stall began earlier.
-        first = [s for s in stalls if s.rank not in known or s.since > known[s.rank].since]
-        now_known = {**known, **{stall.rank: stall for stall in stalls}}
+        first = [
+            s for s in stalls if s.rank not in known_stalls or s.since > known_stalls[s.rank].since
+        ]
+        now_known = {**known_stalls, **{stall.rank: stall for stall in stalls}}
         return replace(self, known=now_known, new={}), first
 
 

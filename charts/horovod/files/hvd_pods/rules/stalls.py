@@ -65,12 +65,12 @@ def note_idle(decision: Decision, notice: Notice) -> None:
     """Note that a rank uses no CPU: it waits for another one, or all wait for one that hangs."""
     launch = decision.launch
     run = decision.state.run
-    known = {**launch.idle_ranks, notice["rank"]: notice}
+    notices = {**launch.idle_ranks, notice["rank"]: notice}
     idle = {
-        rank: one
-        for rank, one in known.items()
-        if decision.now - one["at"]
-        < FORGOTTEN_PERIODS * max(one["period"], RANK_WATCH_INTERVAL_SECONDS)
+        rank: last
+        for rank, last in notices.items()
+        if decision.now - last["at"]
+        < FORGOTTEN_PERIODS * max(last["period"], RANK_WATCH_INTERVAL_SECONDS)
     }
     decision.launch = replace(decision.launch, idle_ranks=idle)
     # Earlier ranks of a custom command have the same numbers as its present ones.
@@ -78,7 +78,7 @@ def note_idle(decision: Decision, notice: Notice) -> None:
     if len(idle) < decision.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
-    since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
+    since, rank = max((last["at"] - last["seconds"], rank) for rank, last in idle.items())
     if decision.now - since < min(
         NAMING_DELAY_SECONDS, run.stall_timeout_seconds or NAMING_DELAY_SECONDS
     ):
@@ -88,9 +88,9 @@ def note_idle(decision: Decision, notice: Notice) -> None:
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
         )
-    for rank, one in idle.items():
-        period = max(one["period"], RANK_WATCH_INTERVAL_SECONDS)
-        add_stall(decision, Stall(rank, one["worker"], "uses no CPU", since, decision.now, period))
+    for rank, last in idle.items():
+        period = max(last["period"], RANK_WATCH_INTERVAL_SECONDS)
+        add_stall(decision, Stall(rank, last["worker"], "uses no CPU", since, decision.now, period))
 
 
 def report_unfinished(decision: Decision) -> None:
@@ -115,8 +115,10 @@ def report_unfinished(decision: Decision) -> None:
     ranks = _find_unfinished(decision)
     text = _describe_unfinished(decision, ranks, waited)
     if waited >= limit:
-        why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout_seconds:.0f}`"
-        launch_abort.abort(decision, LaunchError(why, 1))
+        message = (
+            f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout_seconds:.0f}`"
+        )
+        launch_abort.abort(decision, LaunchError(message, 1))
         return
     _note_unfinished(decision, ranks, since)
     _announce_stall(decision, text)
@@ -129,8 +131,8 @@ def _note_unfinished(decision: Decision, ranks: Sequence[tuple[str, int]], since
     """Note the first of these ranks (worker, number), which keep the others waiting."""
     # If all ranks have ended, no rank keeps the others waiting.
     worker, rank = ranks[0] if ranks else ("", NO_RANK)
-    what = f"has not ended after {name_ranks(decision.launch.finished[:1])}"
-    stall = Stall(rank, worker, what, since, decision.now, float("inf"))
+    behaviour = f"has not ended after {name_ranks(decision.launch.finished[:1])}"
+    stall = Stall(rank, worker, behaviour, since, decision.now, float("inf"))
     decision.launch = replace(decision.launch, unfinished=stall)
 
 
@@ -194,17 +196,17 @@ def report_stalls(decision: Decision) -> None:
         decision.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
         return
     stalls, first = launch.stalls.collect()
-    why = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
+    reason = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
     quiet = decision.now + STALL_REPORT_INTERVAL_SECONDS if first else stalls.quiet_until
     # The stacks of late ranks may not have arrived yet.
-    late_now = why or launch.stalls.late
+    late_now = reason or launch.stalls.late
     decision.launch = replace(
         decision.launch, stalls=replace(stalls, late=late_now, quiet_until=quiet)
     )
     if first:
         ago = decision.now - decision.state.last_step
-        known = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
-        _announce_stall(decision, f"{describe(first)}{known}")
+        last_step = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
+        _announce_stall(decision, f"{describe(first)}{last_step}")
     workers = decision.launch.workers
     ranks = [(each.worker, each.rank) for each in first[:MAX_NAMED_RANKS] if each.worker in workers]
     if not _show_stacks(decision, ranks):

@@ -89,10 +89,10 @@ def begin(decision: Decision, event: Delivered) -> None:
         used_workers=record_workers(run, chosen),
     )
     number = decision.attempt.number
-    what = (
+    message = (
         f"attempt {number}: {run.mode} starts {decision.state.ranks} ranks on {len(chosen)} workers"
     )
-    decision.report(RunEvent.TRAINING, what)
+    decision.report(RunEvent.TRAINING, message)
     addresses = {name: answering[name].address for name in chosen if name in answering}
     orphan_seconds = decision.state.job.backoff_seconds + ORPHAN_RESERVE_SECONDS
     decision.add_effects(StartLauncher(number, chosen, addresses, orphan_seconds))
@@ -336,8 +336,8 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
         text = cause.text + _describe_finished(decision)
         decision.add_event(AttemptOver(LaunchError(text, code, repeats, cause.is_permanent)))
     else:
-        why = f"{run.mode} ended with exit code {code}: its last lines above say why"
-        decision.add_event(AttemptOver(LaunchError(why, code)))
+        message = f"{run.mode} ended with exit code {code}: its last lines above say why"
+        decision.add_event(AttemptOver(LaunchError(message, code)))
 
 
 def _choose_cause(event: CauseFound) -> Cause | None:
@@ -378,6 +378,6 @@ def _explain_leaving(names: str, evictions: Mapping[str, str], code: int) -> Run
     for name, message in evictions.items():
         if exceeds_own_limit(message):
             return LaunchError(f"{name} was evicted: {message}", code)
-    why = "; ".join(dict.fromkeys(evictions.values()))
-    what = f"evicted: {why}" if why else TERMINATED
-    return WorkerTerminatedError(f"{names} was {what}", code)
+    reasons = "; ".join(dict.fromkeys(evictions.values()))
+    ending = f"evicted: {reasons}" if reasons else TERMINATED
+    return WorkerTerminatedError(f"{names} was {ending}", code)

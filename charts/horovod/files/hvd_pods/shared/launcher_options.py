@@ -81,5 +81,5 @@ def connection_memory(clients: int) -> int:
 
     launcher_options.json gives the source of its two figures.
     """
-    known = LAUNCHER_OPTIONS["connections"]
-    return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)
+    connections = LAUNCHER_OPTIONS["connections"]
+    return int(connections["baseMebibytes"] + connections["clientMebibytes"] * clients)

@@ -114,21 +114,23 @@ def explain(output: str, values: Iterable[str] = ()) -> RunError:
     unreachable = UNREACHABLE.search(output)
     if unreachable:
         reason = REASON.search(output)
-        why = redact(reason[0], values) if reason else unreachable[1] or unreachable[2]
-        return RunError(f"no answer from the package index {index} ({why}): {INSTEAD}")
+        reason_text = redact(reason[0], values) if reason else unreachable[1] or unreachable[2]
+        return RunError(f"no answer from the package index {index} ({reason_text}): {INSTEAD}")
     if "The conflict is caused by:" in lines:
         at = lines.index("The conflict is caused by:") + 1
         asked = [line.strip() for line in lines[at:] if line.startswith("    ")]
-        what = redact("; ".join(asked), values)
+        problem = redact("; ".join(asked), values)
         if any(line.startswith(CONSTRAINT) for line in asked):
-            what += " (Horovod was compiled for what the image has)"
-        return ConfigurationError(f"{what}: ask for another version, or use another image")
-    what = "no output"
+            problem += " (Horovod was compiled for what the image has)"
+        return ConfigurationError(f"{problem}: ask for another version, or use another image")
+    problem = "no output"
     if errors:
-        what = errors[-1]
+        problem = errors[-1]
     elif lines:
-        what = lines[-1]
+        problem = lines[-1]
     if "DO NOT MATCH THE HASHES" in output:
         name = next((line.strip() for line in lines if line.startswith("    ")), "")
-        what = f"the hashes in {REQUIREMENTS} are not those of the file that the index has: {name}"
-    return ConfigurationError(f"{redact(what, values)} (package index {index}): {INSTEAD}")
+        problem = (
+            f"the hashes in {REQUIREMENTS} are not those of the file that the index has: {name}"
+        )
+    return ConfigurationError(f"{redact(problem, values)} (package index {index}): {INSTEAD}")

@@ -61,7 +61,7 @@ class Diagnosis(NamedTuple):
 
 def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
     """Return the first entry in a section of the table whose sign is in `text`, or None."""
-    return next((known for sign, known in PROBLEMS[section].items() if sign in text), None)
+    return next((problem for sign, problem in PROBLEMS[section].items() if sign in text), None)
 
 
 def diagnose(pod: Object, events: Sequence[Object] = ()) -> Diagnosis:
@@ -89,8 +89,8 @@ def diagnose(pod: Object, events: Sequence[Object] = ()) -> Diagnosis:
         _diagnose_start(states, events),
         _diagnose_phase(pod),
     ]
-    known = [diagnosis for diagnosis in diagnoses if diagnosis]
-    return next((diagnosis for diagnosis in known if diagnosis.is_problem), known[0])
+    problems = [diagnosis for diagnosis in diagnoses if diagnosis]
+    return next((diagnosis for diagnosis in problems if diagnosis.is_problem), problems[0])
 
 
 def _diagnose_scheduling(pod: Object) -> Diagnosis | None:
@@ -130,15 +130,17 @@ def _diagnose_start(states: Sequence[Object], events: Sequence[Object]) -> Diagn
 
 def _diagnose_phase(pod: Object) -> Diagnosis:
     status = pod.get("status", {})
-    what = f"phase {status.get('phase', 'unknown')}"
+    state = f"phase {status.get('phase', 'unknown')}"
     is_fetching = False
     if "deletionTimestamp" in pod.get("metadata", {}):
-        what = "terminating"
+        state = "terminating"
     elif any(map(_is_running_staging, status.get("initContainerStatuses") or [])):
-        what = "the container staging fetches the data"
+        state = "the container staging fetches the data"
         is_fetching = True
     node = pod.get("spec", {}).get("nodeName")
-    return Diagnosis(f"{what} on {node}" if node else what, is_queued=is_fetching, is_problem=False)
+    return Diagnosis(
+        f"{state} on {node}" if node else state, is_queued=is_fetching, is_problem=False
+    )
 
 
 def _is_running_staging(container: dict[str, Any]) -> bool:
@@ -242,8 +244,8 @@ def _look_up(section: str, text: str, reason: str) -> Diagnosis:
 
     Without such a sign, return only the reason: waiting or a retry may help.
     """
-    known = find_known_problem(section, text)
-    if known is None:
+    problem = find_known_problem(section, text)
+    if problem is None:
         return Diagnosis(reason)
-    wait_seconds = known.get("waitSeconds")
-    return Diagnosis(reason, known["permanent"], known["remedy"], wait_seconds=wait_seconds)
+    wait_seconds = problem.get("waitSeconds")
+    return Diagnosis(reason, problem["permanent"], problem["remedy"], wait_seconds=wait_seconds)

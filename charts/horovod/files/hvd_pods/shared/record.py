@@ -90,7 +90,7 @@ class ProgressEntry:
 
     def text(self) -> str:
         """Return the entry in the form of the record, as JSON; empty without content."""
-        known = {
+        values = {
             "step": self.step,
             "steps": self.steps,
             "loss": self.loss,
@@ -100,7 +100,7 @@ class ProgressEntry:
             "isCounted": self.is_counted or None,
             "losses": self.losses or None,
         }
-        shown = {name: value for name, value in known.items() if value is not None}
+        shown = {name: value for name, value in values.items() if value is not None}
         return json.dumps(shown, separators=(",", ":")) if shown else ""
 
 

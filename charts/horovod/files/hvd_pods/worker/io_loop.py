@@ -22,12 +22,12 @@ class Loop:
 
     def watch(self, descriptor: int, events: int, ready: Callable[[], None]) -> None:
         """Wait for READ, WRITE, both or no event."""
-        known = self._selector.get_map().get(descriptor)
+        key = self._selector.get_map().get(descriptor)
         if not events:
             self.unwatch(descriptor)
-        elif known is None:
+        elif key is None:
             self._selector.register(descriptor, events, ready)
-        elif known.events != events:
+        elif key.events != events:
             self._selector.modify(descriptor, events, ready)
 
     def unwatch(self, descriptor: int) -> None:

@@ -53,17 +53,17 @@ def save_all(folder: Path) -> bool:
 
 
 def _save(run: Path, name: str) -> bool:
-    what = f"the state {name!r}"
+    state = f"the state {name!r}"
     for _ in range(TRIES):
         packed = _find_newest(run, name)
         if packed is None:
             return True
-        what = f"step {packed.key.step} of the state {name!r}"
+        state = f"step {packed.key.step} of the state {name!r}"
         path = Path(keep.notes_of(packed).get(keep.CHECKPOINT, ""))
         if path == Path():
             log(
-                f"{what} is lost with this worker's memory: there is no OUTPUT_PATH to save it in, "
-                "or it is sharded, and other workers have the rest"
+                f"{state} is lost with this worker's memory: there is no OUTPUT_PATH to save it "
+                "in, or it is sharded, and other workers have the rest"
             )
             return True
         try:
@@ -71,12 +71,12 @@ def _save(run: Path, name: str) -> bool:
         except ReplacedError:
             continue
         except (OSError, ValueError) as problem:
-            log(f"{what} is lost with this worker's memory: cannot save it in {path}: {problem}")
+            log(f"{state} is lost with this worker's memory: cannot save it in {path}: {problem}")
             return False
         if is_written:
-            log(f"{what} is saved in {path}")
+            log(f"{state} is saved in {path}")
         return True
-    log(f"{what} is lost with this worker's memory: ranks that do not end replace it all the time")
+    log(f"{state} is lost with this worker's memory: ranks that do not end replace it all the time")
     return False
 
 
