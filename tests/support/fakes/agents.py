@@ -129,7 +129,7 @@ class _AgentConnection:
                 else:
                     self._process.stdin.close()
 
-    def _start(self, request: requests.Request) -> None:
+    def _start(self, request: requests.StartRequest) -> None:
         line = shlex.join(request.argv)
         self._process = subprocess.Popen(
             ["/bin/sh", str(self._script), self._address, line],

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
-from hvd_pods.agent.start_request import Request
+from hvd_pods.agent.start_request import StartRequest
 from hvd_pods.master.agent_connection import AgentConnection
 from hvd_pods.master.remote import wait_for
 
@@ -18,7 +18,7 @@ TIMEOUT = 60.0
 class Program:
     """A program in a worker: its output so far, and its exit code when it has ended."""
 
-    def __init__(self, address: str, port: int, keys: Keys, request: Request) -> None:
+    def __init__(self, address: str, port: int, keys: Keys, request: StartRequest) -> None:
         self.connection = AgentConnection(address, port, keys, request)
         self.output = b""
         self.errors = b""
@@ -84,6 +84,6 @@ def make(
     run: str = "",
     variables: Mapping[str, str] | None = None,
     stay: float = 0.0,
-) -> Request:
+) -> StartRequest:
     """Return a request; fields that a test does not set have defaults."""
-    return Request(run, fence, attempt, list(argv), dict(variables or {}), stay)
+    return StartRequest(run, fence, attempt, list(argv), dict(variables or {}), stay)

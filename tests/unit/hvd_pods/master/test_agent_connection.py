@@ -16,7 +16,7 @@ import pytest
 from hvd_pods.agent import frames
 from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.agent.keys import EXPIRED, KEYS_DIFFER, NOT_YET_VALID, OF_OTHER_RELEASE, REMEDY, Keys
-from hvd_pods.agent.start_request import Request
+from hvd_pods.agent.start_request import StartRequest
 from hvd_pods.master import agent_connection
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
 from hvd_pods.shared.errors import ConfigurationError
@@ -57,7 +57,7 @@ def agent_of(keys: Keys, *sent: tuple[bytes, bytes], tls_1_2: bool = False) -> I
         thread.join(20)
 
 
-def problem_of(port: int, keys: Keys, request: Request = TRUE) -> AgentConnectionError:
+def problem_of(port: int, keys: Keys, request: StartRequest = TRUE) -> AgentConnectionError:
     """Return why an agent connection is of no use."""
     with (
         Program("127.0.0.1", port, keys, request) as program,

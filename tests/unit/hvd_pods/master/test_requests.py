@@ -22,7 +22,7 @@ from hvd_pods.rules.effects import (
     WriteRecord,
 )
 from hvd_pods.rules.events import Event, Started, WorkerAnswers
-from hvd_pods.rules.reported_progress import Progress
+from hvd_pods.rules.reported_progress import ReportedProgress
 from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS_PER_LEASE
 from tests.support.world import OTHER, World, leased, one_group
 from tests.unit.hvd_pods.master_pod import MasterPod
@@ -141,7 +141,7 @@ def test_record_of_a_long_run_is_no_larger_than_the_page_says(pod: MasterPod) ->
             {"step": step, **reported}, float(step), "2026-01-01T10:00:00Z"
         ),
         range(20_000),
-        Progress(),
+        ReportedProgress(),
     )
     found = re.search(r"\| the record of a run, .* \| (\d+) kB \|", PAGE.read_text("utf-8"))
     assert found

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.rank import warm_checks
 from hvd_pods.rank.warm_checks import (
     ColdStart,
-    Program,
+    PythonProgram,
     check_environment,
     check_interpreter,
     check_script,
@@ -133,8 +133,8 @@ def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> N
     before = f"import os\n{statement}\nimport framework.sub as f\n"
     after = f"import os\nfrom framework import sub\n{statement}\n"
     with pytest.raises(ColdStart, match=r"sets (TF_X|OMP_|KMP_X|XLA_|MKL_X|KERAS_)"):
-        check_script(Program("code", before, [], False), ["framework.sub"])
-    check_script(Program("code", after, [], False), ["framework.sub"])
+        check_script(PythonProgram("code", before, [], False), ["framework.sub"])
+    check_script(PythonProgram("code", after, [], False), ["framework.sub"])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> N
     ],
 )
 def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
-    check_script(Program("code", text, [], False), ["framework"])
+    check_script(PythonProgram("code", text, [], False), ["framework"])
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
     ],
 )
 def test_program_that_may_need_it_waits(text: str) -> None:
-    check_use(Program("code", text, [], unbuffered=False))
+    check_use(PythonProgram("code", text, [], unbuffered=False))
 
 
 @pytest.mark.parametrize(
@@ -179,4 +179,4 @@ def test_program_that_may_need_it_waits(text: str) -> None:
 )
 def test_program_of_the_standard_library_does_not_wait(text: str) -> None:
     with pytest.raises(ColdStart, match="imported"):
-        check_use(Program("code", text, [], unbuffered=False))
+        check_use(PythonProgram("code", text, [], unbuffered=False))

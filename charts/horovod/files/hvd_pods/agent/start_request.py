@@ -22,7 +22,9 @@ class RequestError(Exception):
     """The request is not one that a master of this chart sends."""
 
 
-class Request(namedtuple("Request", ["run", "fence", "attempt", "argv", "variables", "stay"])):
+class StartRequest(
+    namedtuple("StartRequest", ["run", "fence", "attempt", "argv", "variables", "stay"])
+):
     """A program to start: `argv`, for a run and an attempt.
 
     fence: the fence number (worker/fence.py); 0 stands for the worker's present one.
@@ -57,7 +59,7 @@ class Request(namedtuple("Request", ["run", "fence", "attempt", "argv", "variabl
         return content
 
 
-def parse(content: bytes, nonce: str) -> Request:
+def parse(content: bytes, nonce: str) -> StartRequest:
     """Parse the content of a frame REQUEST. Raises RequestError for anything unexpected."""
     if len(content) > MAX_REQUEST_BYTES:
         raise RequestError(f"the request has more than {MAX_REQUEST_BYTES} bytes")
@@ -65,12 +67,12 @@ def parse(content: bytes, nonce: str) -> Request:
         document = json.loads(content)
     except (ValueError, RecursionError) as problem:
         raise RequestError(f"the request is not JSON: {problem!s:.100}") from problem
-    fields = {"nonce", *Request._fields}
+    fields = {"nonce", *StartRequest._fields}
     if not isinstance(document, dict) or document.keys() != fields:
         raise RequestError(f"the request must have exactly the fields {', '.join(sorted(fields))}")
     if document.pop("nonce") != nonce:
         raise RequestError("the request is not for this connection")
-    request = Request(**document)
+    request = StartRequest(**document)
     for name in ("fence", "attempt"):
         value = getattr(request, name)
         if type(value) is not int or not 0 <= value <= MAX_NUMBER:

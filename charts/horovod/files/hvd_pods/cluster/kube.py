@@ -70,7 +70,7 @@ class Clock(Protocol):
         """Wait."""
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     """A request to the API server; `path` is relative to the namespace: `core/pods/NAME`."""
 
     method: str
@@ -148,7 +148,7 @@ class Api:
         self, path: str, retry_seconds: float | None = None, timeout: float | None = None
     ) -> Object:
         """Read an object."""
-        return self._call(Request("GET", path), retry_seconds, timeout)
+        return self._call(ApiRequest("GET", path), retry_seconds, timeout)
 
     def list_all(
         self,
@@ -161,7 +161,7 @@ class Api:
         items: list[Object] = []
         query = {**query, "limit": str(self._limits.page)}
         while True:
-            page = self._call(Request("GET", path, query), retry_seconds, timeout)
+            page = self._call(ApiRequest("GET", path, query), retry_seconds, timeout)
             items += page.get("items", [])
             metadata = page["metadata"]
             if "resourceVersion" not in metadata:
@@ -187,12 +187,12 @@ class Api:
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
         if grace_period_seconds is not None:
             body["gracePeriodSeconds"] = grace_period_seconds
-        return self._call(Request("DELETE", path, body=body), retry_seconds)
+        return self._call(ApiRequest("DELETE", path, body=body), retry_seconds)
 
     def merge_patch(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Change some fields of an object; those that are null in `body` are removed."""
         kind = "application/merge-patch+json"
-        return self._call(Request("PATCH", path, None, body, kind), retry_seconds)
+        return self._call(ApiRequest("PATCH", path, None, body, kind), retry_seconds)
 
     def apply(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object if there is none of this name, else give it these fields, too.
@@ -201,11 +201,11 @@ class Api:
         """
         kind = "application/apply-patch+yaml"
         query = {"fieldManager": "horovod", "force": "true"}
-        return self._call(Request("PATCH", path, query, body, kind), retry_seconds)
+        return self._call(ApiRequest("PATCH", path, query, body, kind), retry_seconds)
 
     def create(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
-        return self._call(Request("POST", path, body=body), retry_seconds)
+        return self._call(ApiRequest("POST", path, body=body), retry_seconds)
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
@@ -214,12 +214,12 @@ class Api:
         """
         query = {"timeoutSeconds": str(self._limits.watch_seconds), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_SILENCE_FACTOR
-        with self._send(Request("GET", path, query), timeout) as response:
+        with self._send(ApiRequest("GET", path, query), timeout) as response:
             for line in response:
                 yield _parse(line, "object")
 
     def _call(
-        self, request: Request, retry_seconds: float | None, timeout: float | None = None
+        self, request: ApiRequest, retry_seconds: float | None, timeout: float | None = None
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
@@ -277,7 +277,7 @@ class Api:
             now = self._clock.monotonic()
 
     @contextmanager
-    def _send(self, request: Request, timeout: float | None) -> Iterator[HTTPResponse]:
+    def _send(self, request: ApiRequest, timeout: float | None) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
         Each failure, also while the response is read, is raised as ApiError: a caller that can
@@ -310,7 +310,7 @@ class Api:
         finally:
             connection.close()
 
-    def _url(self, request: Request) -> str:
+    def _url(self, request: ApiRequest) -> str:
         group, _, rest = request.path.partition("/")
         root = "/api/v1" if group == "core" else f"/apis/{group}/v1"
         url = f"{root}/namespaces/{self.namespace}/{rest}"

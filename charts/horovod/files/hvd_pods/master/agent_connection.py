@@ -12,7 +12,7 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
-from hvd_pods.agent.start_request import ALLOWED, Request, RequestError
+from hvd_pods.agent.start_request import ALLOWED, RequestError, StartRequest
 from hvd_pods.shared.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.shared.errors import ConfigurationError
 
@@ -43,9 +43,11 @@ class AgentAddresses(NamedTuple):
         raise AgentConnectionError(f"{name} is no worker of this run")
 
 
-def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0) -> Request:
+def make_request(
+    argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0
+) -> StartRequest:
     """Return a request for a program, for the run and attempt that these variables name."""
-    return Request(
+    return StartRequest(
         run=variables.get(RUN_ID, ""),
         fence=int(variables.get(FENCE) or 0),
         attempt=int(variables.get(ATTEMPT) or 0),
@@ -71,7 +73,7 @@ class AgentConnection:
         address: str,
         port: int,
         own_keys: keys.Keys,
-        request: Request,
+        request: StartRequest,
         *,
         keeps_output: bool = False,
     ) -> None:

@@ -60,7 +60,7 @@ def _memory(status: int) -> dict[str, float]:
     return {"limit": limit / (1 << 20)}
 
 
-def _report_end(script: rank_registry.Script, status: int) -> None:
+def _report_end(script: rank_registry.RankScript, status: int) -> None:
     """Report to the master; after a failure, wait until the launcher may know of it.
 
     The timeout for the master's response is the pod's grace period, HVD_GRACE.

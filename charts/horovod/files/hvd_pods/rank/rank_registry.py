@@ -28,7 +28,7 @@ HIGH = 512
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
-class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "fence", "run"])):
+class RankScript(namedtuple("RankScript", ["rank", "pid", "began", "notices", "fence", "run"])):
     """A rank's script: its process, the address of its master for notices, and the run's identity.
 
     `began` is the start time of the process, which distinguishes it from another process with the
@@ -55,7 +55,7 @@ def register(rank: int, pid: int) -> None:
         # The address contains a secret.
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(Script(rank, pid, began, address, fence, run), file)
+            json.dump(RankScript(rank, pid, began, address, fence, run), file)
         # Replace the file in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
@@ -89,7 +89,7 @@ def open_stack_file(rank: int) -> int:
         return 2
 
 
-def running() -> Iterator[Script]:
+def running() -> Iterator[RankScript]:
     """Yield the scripts that have not ended, in the order of their ranks."""
     names = files.list_names(FOLDER)
     for rank in sorted(int(name) for name in names if name.isdecimal()):
@@ -116,19 +116,19 @@ def has_signal(pid: int, signal_: int, *sets: str) -> bool:
     return False
 
 
-def find(rank: int) -> Script | None:
+def find(rank: int) -> RankScript | None:
     """Return the last script that was registered for a rank, whether it has ended or not.
 
     Return None without an entry, or for an entry that `register` did not write.
     """
     try:
-        return Script(*json.loads(files.read(os.path.join(FOLDER, str(rank)))))
+        return RankScript(*json.loads(files.read(os.path.join(FOLDER, str(rank)))))
     except (OSError, ValueError, TypeError):
         # A script may have written the file.
         return None
 
 
-def ask_to_end(script: Script) -> bool:
+def ask_to_end(script: RankScript) -> bool:
     """Send SIGTERM to a script at most once: a second one might end it.
 
     Return False if it sends none, because it has sent one before or the script has ended. Raises
@@ -142,12 +142,12 @@ def ask_to_end(script: Script) -> bool:
     return True
 
 
-def was_asked_to_end(script: Script) -> bool:
+def was_asked_to_end(script: RankScript) -> bool:
     """Return whether `ask_to_end` has sent SIGTERM to this script."""
     return os.path.exists(_asked(script))
 
 
-def _asked(script: Script) -> str:
+def _asked(script: RankScript) -> str:
     return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
 
 
@@ -174,7 +174,7 @@ def is_any_waiting() -> bool:
     return False
 
 
-def send(script: Script, answer_timeout_seconds: float, **content: object) -> None:
+def send(script: RankScript, answer_timeout_seconds: float, **content: object) -> None:
     """Send a notice about a rank to its master, which must respond within the timeout.
 
     Raises OSError when it does not, and ValueError for a script whose master takes no notices.
@@ -183,7 +183,7 @@ def send(script: Script, answer_timeout_seconds: float, **content: object) -> No
     notices.send(script.notices, script.fence, answer_timeout_seconds, **content)
 
 
-def notify(script: Script, **content: object) -> bool:
+def notify(script: RankScript, **content: object) -> bool:
     """Send a notice about a rank to its master, if the master takes notices.
 
     Return False for a failure, which is logged.

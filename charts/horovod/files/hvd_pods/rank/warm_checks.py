@@ -51,11 +51,11 @@ class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it 
     """The rank cannot be a fork of the warm process, for the reason in the message."""
 
 
-class Program(namedtuple("Program", ["kind", "target", "arguments", "unbuffered"])):
+class PythonProgram(namedtuple("PythonProgram", ["kind", "target", "arguments", "unbuffered"])):
     """The program of a Python command line: `kind` is file, module or code."""
 
 
-def parse_command(command: Sequence[str]) -> Program:
+def parse_command(command: Sequence[str]) -> PythonProgram:
     """Parse a Python command line as Python does. Raises ColdStart if a fork cannot run it."""
     words = list(command[1:])
     unbuffered = False
@@ -68,7 +68,9 @@ def parse_command(command: Sequence[str]) -> Program:
                 unbuffered = True
             elif letter in "cm" and (letters or words):
                 target = letters or words.pop(0)
-                return Program("code" if letter == "c" else "module", target, words, unbuffered)
+                return PythonProgram(
+                    "code" if letter == "c" else "module", target, words, unbuffered
+                )
             else:
                 raise ColdStart(f"{command[0]} has the option -{letter}")
     if not words or words[0] == "-":
@@ -76,7 +78,7 @@ def parse_command(command: Sequence[str]) -> Program:
     script = words.pop(0)
     if not os.path.isfile(script) or script.endswith(".pyc"):
         raise ColdStart(f"{script} is not a file of Python source")
-    return Program("file", script, words, unbuffered)
+    return PythonProgram("file", script, words, unbuffered)
 
 
 def check_interpreter(program: str, python: str) -> None:
@@ -150,7 +152,7 @@ def _is_usual(folder: str, name: str) -> bool:
     return any(_is_same(path, other) for other in others)
 
 
-def read_source(program: Program) -> bytes:
+def read_source(program: PythonProgram) -> bytes:
     """Return the program's text; empty for a module: to find it, its packages must be imported.
 
     Raises OSError for a file that cannot be read.
@@ -176,7 +178,7 @@ def imports(source: bytes) -> Iterator[tuple[int, str]]:
             yield match.start(), top.decode()
 
 
-def check_script(program: Program, preloaded: Sequence[str]) -> None:
+def check_script(program: PythonProgram, preloaded: Sequence[str]) -> None:
     """Raise ColdStart if the script sets a variable that its imports would read."""
     source = read_source(program)
     if b"environ" not in source and b"putenv" not in source:
@@ -193,7 +195,7 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
         raise ColdStart(f"{place} sets {name[1].decode()}: set it in `worker.env` instead")
 
 
-def check_use(program: Program) -> None:
+def check_use(program: PythonProgram) -> None:
     """Raise ColdStart if the program certainly imports only the standard library.
 
     Such a program would wait in vain for modules that are still being imported.
@@ -207,7 +209,7 @@ def check_use(program: Program) -> None:
         raise ColdStart("the modules are still being imported, and the program does not use them")
 
 
-def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> Program:
+def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> PythonProgram:
     """Return what the command runs.
 
     `rank` is the rank's environment. `warm` is the worker's description: a map with `python`,

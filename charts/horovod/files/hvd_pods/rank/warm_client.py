@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import FrameType
 
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
-from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
+from hvd_pods.rank.warm_checks import ColdStart, PythonProgram, check, check_use
 from hvd_pods.shared import files, paths
 
 TYPE_CHECKING = False
@@ -96,7 +96,9 @@ def _connect() -> socket.socket:
     return connection
 
 
-def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
+def _ask(
+    connection: socket.socket, rank: int, command: Sequence[str], program: PythonProgram
+) -> None:
     """Request a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
     if not {0, 1, 2}.issubset(numbers):
@@ -113,7 +115,7 @@ def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: 
         raise ColdStart(answer["cold"])
 
 
-def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
+def describe(command: Sequence[str], program: PythonProgram) -> dict[str, Any]:
     """Describe for JSON what a program would find if it started in place of this process.
 
     warm/rank_fork.py reads the description. `first path` is the first entry of sys.path, `cpus` are
@@ -142,7 +144,7 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
     }
 
 
-def first_path(program: Program) -> str:
+def first_path(program: PythonProgram) -> str:
     """Return sys.path[0] for a program in the current folder."""
     if program.kind == "file":
         return os.path.dirname(os.path.realpath(str(program.target)))

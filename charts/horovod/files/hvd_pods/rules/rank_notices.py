@@ -8,7 +8,7 @@ from hvd_pods.rules import stalls
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
 from hvd_pods.rules.events import Notice, NoticeTaken
-from hvd_pods.rules.stall_state import Stall
+from hvd_pods.rules.stall_state import RankStall
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.notice_kinds import (
     ASKED,
@@ -49,7 +49,7 @@ def note_debugged(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def _add_stall(decision: Decision, notice: Notice, behaviour: str, *, is_stopped: bool) -> None:
-    stall = Stall(
+    stall = RankStall(
         rank=notice["rank"],
         worker=notice["worker"],
         what=behaviour,

@@ -29,7 +29,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
     Started,
 )
-from hvd_pods.rules.reported_progress import Progress
+from hvd_pods.rules.reported_progress import ReportedProgress
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
@@ -163,7 +163,7 @@ def _continue_counts(decision: Decision, data: Mapping[str, str]) -> None:
         attempts=attempts,
         failures=parse_record_number(data.get(RecordKey.FAILURES)),
         launches=attempts,
-        progress=Progress(losses=read_progress(data).losses),
+        progress=ReportedProgress(losses=read_progress(data).losses),
     )
 
 

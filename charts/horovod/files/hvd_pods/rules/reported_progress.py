@@ -14,7 +14,7 @@ DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReportedProgress:
     """The last report (pod/metrics.py), and the times of steps.
 
     `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
@@ -53,7 +53,7 @@ class Progress:
         """Whether the last loss that was reported is not a number."""
         return self.reported.get("loss") == "nan"
 
-    def take(self, reported: Mapping[str, Any], now: float, time: str) -> Progress:
+    def take(self, reported: Mapping[str, Any], now: float, time: str) -> ReportedProgress:
         """Add a report of this moment, which has a step.
 
         `time` is the moment in the record's format. A report of the same step changes the shown
@@ -76,12 +76,14 @@ class Progress:
             furthest = (now, step)
         seen = (*history, (now, step))[-WINDOW:]
         losses = add_loss(self.losses, step, reported.get("loss"))
-        return Progress(reported, time, seen, furthest, lost, losses, self.pace)
+        return ReportedProgress(reported, time, seen, furthest, lost, losses, self.pace)
 
-    def forget(self) -> Progress:
+    def forget(self) -> ReportedProgress:
         """Return the part of the progress that is kept for another attempt."""
         pace = self.seconds_of_step
-        return Progress(furthest=self.furthest, lost=self.lost, losses=self.losses, pace=pace)
+        return ReportedProgress(
+            furthest=self.furthest, lost=self.lost, losses=self.losses, pace=pace
+        )
 
     def entry(self) -> str:
         """Return the progress for the record, in JSON; empty before the first report."""

@@ -22,7 +22,7 @@ NO_RANK = -1
 MAX_NAMED_RANKS = 8
 
 
-class Stall(NamedTuple):
+class RankStall(NamedTuple):
     """A rank that keeps the others waiting: since when, when it was named, and the operation."""
 
     rank: int
@@ -64,14 +64,14 @@ class Stall(NamedTuple):
 class Stalls:
     """The stalled ranks of a launch: all of them by rank, and those that were named just now."""
 
-    known: Mapping[int, Stall] = field(default_factory=dict)
-    new: Mapping[int, Stall] = field(default_factory=dict)
+    known: Mapping[int, RankStall] = field(default_factory=dict)
+    new: Mapping[int, RankStall] = field(default_factory=dict)
     # The description of ranks that have stalled too long, while their stacks are requested.
     late: str = ""
     # The time from which ranks may be named again.
     quiet_until: float = 0.0
 
-    def add(self, stall: Stall) -> Stalls:
+    def add(self, stall: RankStall) -> Stalls:
         """Note a stalled rank."""
         rank = stall.rank
         now = stall.seen
@@ -93,12 +93,12 @@ class Stalls:
             self, known=known_stalls, new={**self.new, rank: stall._replace(since=since)}
         )
 
-    def find(self, rank: int, since: float, period: float) -> Stall | None:
+    def find(self, rank: int, since: float, period: float) -> RankStall | None:
         """Return the known stall that began then: notices take a moment to arrive."""
         before = self.new.get(rank) or self.known.get(rank)
         return before if before and abs(since - before.since) < period else None
 
-    def named(self, now: float) -> list[Stall]:
+    def named(self, now: float) -> list[RankStall]:
         """Return the ranks that are named repeatedly."""
         return [stall for stall in self.known.values() if stall.is_named_at(now)]
 
@@ -107,7 +107,7 @@ class Stalls:
         stalls = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
         return replace(self, known=stalls)
 
-    def collect(self) -> tuple[Stalls, list[Stall]]:
+    def collect(self) -> tuple[Stalls, list[RankStall]]:
         """Take the ranks of a message, and return those that are named for the first time."""
         stalls = list(self.new.values())
         known_stalls = self.known
@@ -119,7 +119,7 @@ class Stalls:
         return replace(self, known=now_known, new={}), first
 
 
-def describe(stalls: Sequence[Stall]) -> str:
+def describe(stalls: Sequence[RankStall]) -> str:
     """Name the ranks, the first of them if there are many."""
     more = f"; and {len(stalls) - MAX_NAMED_RANKS} more" if len(stalls) > MAX_NAMED_RANKS else ""
     return "; ".join(str(stall) for stall in stalls[:MAX_NAMED_RANKS]) + more

@@ -19,7 +19,7 @@ from hvd_pods.rules.stall_state import (
     MAX_NAMED_RANKS,
     MESSAGE_COLLECT_SECONDS,
     NO_RANK,
-    Stall,
+    RankStall,
     describe,
 )
 from hvd_pods.rules.state import Activity
@@ -57,7 +57,7 @@ def on_missing_rank(decision: Decision, event: RankMissing) -> None:
         )
     name = worker.name if worker else ""
     since = decision.now - event.seconds
-    stall = Stall(event.rank, name, event.what, since, decision.now, event.seconds)
+    stall = RankStall(event.rank, name, event.what, since, decision.now, event.seconds)
     add_stall(decision, stall._replace(is_measured=False))
 
 
@@ -90,7 +90,9 @@ def note_idle(decision: Decision, notice: Notice) -> None:
         )
     for rank, last in idle.items():
         period = max(last["period"], RANK_WATCH_INTERVAL_SECONDS)
-        add_stall(decision, Stall(rank, last["worker"], "uses no CPU", since, decision.now, period))
+        add_stall(
+            decision, RankStall(rank, last["worker"], "uses no CPU", since, decision.now, period)
+        )
 
 
 def report_unfinished(decision: Decision) -> None:
@@ -132,7 +134,7 @@ def _note_unfinished(decision: Decision, ranks: Sequence[tuple[str, int]], since
     # If all ranks have ended, no rank keeps the others waiting.
     worker, rank = ranks[0] if ranks else ("", NO_RANK)
     behaviour = f"has not ended after {name_ranks(decision.launch.finished[:1])}"
-    stall = Stall(rank, worker, behaviour, since, decision.now, float("inf"))
+    stall = RankStall(rank, worker, behaviour, since, decision.now, float("inf"))
     decision.launch = replace(decision.launch, unfinished=stall)
 
 
@@ -171,7 +173,7 @@ def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
     return f"{names}{more}"
 
 
-def add_stall(decision: Decision, stall: Stall) -> None:
+def add_stall(decision: Decision, stall: RankStall) -> None:
     """Note a stalled rank; report it when the other lines of the message have arrived."""
     launch = decision.attempt.launch
     if launch is None:
@@ -221,7 +223,7 @@ def _announce_stall(decision: Decision, text: str) -> None:
     decision.write_record("stall")
 
 
-def _find_limit(decision: Decision, stall: Stall) -> float:
+def _find_limit(decision: Decision, stall: RankStall) -> float:
     """Return how long a rank may keep the others waiting, in seconds.
 
     A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, its
@@ -239,7 +241,7 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
     return min(limit, MAX_STOP_SECONDS, max(steps, least))
 
 
-def _describe_limit(decision: Decision, stall: Stall) -> str:
+def _describe_limit(decision: Decision, stall: RankStall) -> str:
     limit = _find_limit(decision, stall)
     if limit == decision.state.run.stall_timeout_seconds:
         return f"`launch.stallTimeoutSeconds={limit:.0f}`"

@@ -9,9 +9,9 @@ from typing import Mapping
 
 from hvd_pods.rules.events import Moment, Notice
 from hvd_pods.rules.job_state import NOT_READ, JobReading
-from hvd_pods.rules.reported_progress import Progress
+from hvd_pods.rules.reported_progress import ReportedProgress
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
+from hvd_pods.rules.stall_state import NO_RANK, RankStall, Stalls
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.no_answer import NoAnswer
@@ -153,7 +153,7 @@ class LaunchState:
     finished: tuple[tuple[str, int], ...] = ()
     # When the first of them ended, and a rank that has not ended, which the log names.
     finished_at: float = 0.0
-    unfinished: Stall | None = None
+    unfinished: RankStall | None = None
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
     idle_ranks: Mapping[int, Notice] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class RunState:
     has_reached_worker: bool = False
     # The fence number of the last launch whose ranks may go on without a master.
     orphan_fence: int = 0
-    progress: Progress = field(default_factory=Progress)
+    progress: ReportedProgress = field(default_factory=ReportedProgress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
     broken_pods: frozenset[Pod] = frozenset()
     # The number of workers of the last launch, the time of the last launch that began because of
@@ -279,7 +279,7 @@ class RunState:
         """Return the state of the present attempt's workers."""
         return self.attempt.workers
 
-    def find_stall(self, now: float) -> Stall | None:
+    def find_stall(self, now: float) -> RankStall | None:
         """Return the rank that the others have waited for longest; None while they continue.
 
         If no rank computes, it is the rank that has been idle longest.
@@ -300,7 +300,7 @@ class RunState:
         history = self.progress.history
         return history[-1][0] if history else 0.0
 
-    def shorten(self, stall: Stall) -> Stall:
+    def shorten(self, stall: RankStall) -> RankStall:
         """Return a stall that begins with the last step: the rank had joined for that step."""
         return stall._replace(since=max(stall.since, self.last_step))
 

@@ -1,7 +1,7 @@
 """The run and its workers, as the chart describes the run to the master.
 
-The fields of Run, Group, Code and Binding are the keys of the JSON in HVD_RUN, which the template
-`horovod.run` writes. tests/chart/test_settings.py compares their names and types.
+The fields of Run, WorkerGroup, Code and Binding are the keys of the JSON in HVD_RUN, which the
+template `horovod.run` writes. tests/chart/test_settings.py compares their names and types.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pod(NamedTuple):
     node: str = ""
 
 
-class Group(NamedTuple):
+class WorkerGroup(NamedTuple):
     """A group of workers."""
 
     stateful_set: str
@@ -70,7 +70,7 @@ class Run:
     # where.
     id: str
     settings_hash: str
-    groups: list[Group]
+    groups: list[WorkerGroup]
     # Not in the JSON: `parse_run` lists them from the groups.
     workers: list[Worker]
     service: str
@@ -166,7 +166,7 @@ def parse_run(text: str) -> Run:
     Raises LookupError, TypeError or ValueError for the JSON of another version of the chart.
     """
     document: dict[str, Any] = json.loads(text)
-    groups = [Group(**group) for group in document.pop("groups")]
+    groups = [WorkerGroup(**group) for group in document.pop("groups")]
     workers = [
         Worker(
             name=f"{group.stateful_set}-{ordinal}",

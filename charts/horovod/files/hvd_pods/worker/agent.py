@@ -55,7 +55,7 @@ ORPHAN_SCANS = 3
 NEVER = float("inf")
 
 
-class RefusedError(Exception):
+class RefusedClientError(Exception):
     """A client is refused, for the reason in the message."""
 
 
@@ -70,7 +70,7 @@ class Client:
         # None before the first byte arrives, and after the connection ends.
         self.channel: frames.Channel | None = None
         self.nonce = ""
-        self.request: requests.Request | None = None
+        self.request: requests.StartRequest | None = None
         self.program: Program | None = None
         # Frames for the program that arrived before the program started, and their bytes.
         self.early_frames: list[tuple[bytes, bytes]] = []
@@ -111,7 +111,7 @@ class Agent:
         self._pending_clients: list[Client] = []
         self._agent_connections: list[Client] = []
         # Agent connections that wait until the processes of earlier attempts have ended.
-        self._waiting_for_fence: dict[Client, requests.Request] = {}
+        self._waiting_for_fence: dict[Client, requests.StartRequest] = {}
         self._lines: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
@@ -183,7 +183,7 @@ class Agent:
         for client, request in self._take_waiting_for_fence().items():
             self._start(client, request)
 
-    def _take_waiting_for_fence(self) -> dict[Client, requests.Request]:
+    def _take_waiting_for_fence(self) -> dict[Client, requests.StartRequest]:
         waiting = self._waiting_for_fence
         self._waiting_for_fence = {}
         return waiting
@@ -236,7 +236,7 @@ class Agent:
                 self._handle_frame(client, kind, content)
             if client.channel and channel.is_open:
                 self._authenticate(client, channel)
-        except RefusedError as problem:
+        except RefusedClientError as problem:
             self._refuse(client, str(problem))
         except ConfigurationError as problem:
             self._log(f"{client.address}: {problem}")
@@ -256,10 +256,10 @@ class Agent:
             return
         certificate = channel.certificate()
         if not keys.has_name(certificate, self._keys.peer_name):
-            raise RefusedError(f"its certificate is not that of {self._keys.peer_name}")
+            raise RefusedClientError(f"its certificate is not that of {self._keys.peer_name}")
         problem = keys.find_time_problem(certificate, time.time())
         if problem:
-            raise RefusedError(keys.REFUSES_MASTER + problem)
+            raise RefusedClientError(keys.REFUSES_MASTER + problem)
         client.nonce = secrets.token_hex(16)
         channel.send(frames.HELLO, client.nonce.encode())
 
@@ -267,7 +267,7 @@ class Agent:
         """Handle a frame from the master, after `_authenticate`."""
         if client.request is None:
             if kind != frames.REQUEST:
-                raise RefusedError("its first frame is no request")
+                raise RefusedClientError("its first frame is no request")
             self._handle_request(client, content)
             return
         is_number = kind == frames.SIGNAL and len(content) == frames.NUMBER.size
@@ -288,16 +288,16 @@ class Agent:
         try:
             request = requests.parse(content, client.nonce)
         except requests.RequestError as problem:
-            raise RefusedError(str(problem)) from problem
+            raise RefusedClientError(str(problem)) from problem
         client.request = request
         if len(self._agent_connections) >= self._limits.agent_connections:
-            raise RefusedError(
+            raise RefusedClientError(
                 f"refused: this worker has {len(self._agent_connections)} agent connections"
             )
         try:
             is_new = self._fence.admit(request.fence)
         except FenceError as problem:
-            raise RefusedError(str(problem)) from problem
+            raise RefusedClientError(str(problem)) from problem
         self._pending_clients.remove(client)
         self._agent_connections.append(client)
         if is_new:
@@ -310,7 +310,7 @@ class Agent:
         else:
             self._start(client, request)
 
-    def _start(self, client: Client, request: requests.Request) -> None:
+    def _start(self, client: Client, request: requests.StartRequest) -> None:
         try:
             program = Program(
                 self._loop,
@@ -358,7 +358,7 @@ class Agent:
             return
         self._update(client)
 
-    def _finish(self, client: Client, request: requests.Request, program: Program) -> None:
+    def _finish(self, client: Client, request: requests.StartRequest, program: Program) -> None:
         """End an agent connection when its program has ended and all its output is sent."""
         if program.is_orphaned:
             self._end_orphans(client)

@@ -47,7 +47,7 @@ def drain(
     save_at = time.monotonic() + RANKS_SHARE * grace
     # No other attempt may begin here: the agent stops listening, and ends with its last program.
     agent.terminate()
-    notified: set[rank_registry.Script] = set()
+    notified: set[rank_registry.RankScript] = set()
     # If the master does not respond, each further notice would cost seconds of the grace period.
     is_heard = True
     # Before the first rank is found, there is no report to wait for.

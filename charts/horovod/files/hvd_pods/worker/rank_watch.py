@@ -50,7 +50,7 @@ class RankWatch:
         self._looked = 0.0
         self._idle: list[int] = []
         # The scripts whose kept state the master knows of.
-        self._kept: set[rank_registry.Script] = set()
+        self._kept: set[rank_registry.RankScript] = set()
 
     def look(self) -> float:
         """Check all ranks once, and return the seconds until the next check."""
@@ -75,12 +75,12 @@ class RankWatch:
             else notice_kinds.RANK_WATCH_INTERVAL_SECONDS
         )
 
-    def _period_of(self, kind: str, script: rank_registry.Script) -> float:
+    def _period_of(self, kind: str, script: rank_registry.RankScript) -> float:
         """Return the seconds between two notices of a kind about a script."""
         is_often = kind == notice_kinds.STOPPED and script in self._kept
         return min(STOPPED_CHECK_INTERVAL_SECONDS, self._period) if is_often else self._period
 
-    def _notify_of_kept(self, scripts: Collection[rank_registry.Script]) -> None:
+    def _notify_of_kept(self, scripts: Collection[rank_registry.RankScript]) -> None:
         """Notify the master once of each rank whose state is in memory."""
         self._kept.intersection_update(scripts)
         for script in scripts:

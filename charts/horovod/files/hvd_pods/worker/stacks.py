@@ -43,7 +43,7 @@ LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "
 MAX_PLACE_CHARACTERS = 200
 
 
-def ask(script: rank_registry.Script) -> str | None:
+def ask(script: rank_registry.RankScript) -> str | None:
     """Request the stack of a rank. Return the text to show, or None if the rank writes the stack.
 
     Raises OSError.
