@@ -14,7 +14,7 @@ from types import CodeType
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image, python_of
-from hvdchart.project.script_tree import script_tree
+from hvdchart.project.script_tree import make_script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import ScriptRun, rephrase_for_launch
@@ -134,7 +134,7 @@ class OwnRun:
         if image:
             image = dataclasses.replace(image, has_mpi=True)
         try:
-            return read_spec(script_tree(self.run, image))
+            return read_spec(make_script_tree(self.run, image))
         except SpecError as error:
             # The line number of the options' error does not refer to a file of the user.
             raise rephrase_for_launch(error, self.run) from None

@@ -20,7 +20,7 @@ from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.call_release import CallRelease
 from hvdchart.calls.connection import Connection, ConnectionLostError, Packed, RanksError, pack
 from hvdchart.calls.own_spec import plan_calls, read_with_programs
-from hvdchart.calls.settings import Settings, Takes, check_kinds
+from hvdchart.calls.settings import FieldsAsArguments, Settings, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError
@@ -49,7 +49,7 @@ class Caller:
     cluster ends the run. A fork of this process cannot use its callers.
     """
 
-    @Takes(Settings)
+    @FieldsAsArguments(Settings)
     def __init__(self, settings: Settings) -> None:
         settings.check()
         self._source: str | Path | Spec | OwnRun

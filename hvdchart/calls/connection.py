@@ -330,7 +330,7 @@ class Connection:
         return ConnectionLostError(f"the connection to the pods has ended: {reason}")
 
 
-def _with_ranks(output: str) -> str:
+def _put_rank_first(output: str) -> str:
     """Put the rank before each line as `hvdchart logs` does, in place of the chart's tags."""
     lines = map(split_tag, output.split("\n"))
     return "\n".join(text if rank is None else f"[{rank}] {text}" for rank, text in lines)
@@ -347,7 +347,7 @@ class _Output:
         """Write new output; write the launcher's output in whole lines only."""
         text = self._decoder.decode(data)
         if self._noise is None:
-            write(_with_ranks(text))
+            write(_put_rank_first(text))
             return
         for line in text.splitlines(keepends=True):
             for shown in self._noise.take(line.rstrip("\r\n"), line):

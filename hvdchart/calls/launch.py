@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hvdchart.calls.caller import Caller
-from hvdchart.calls.settings import Call, Settings, Takes, check_kinds
+from hvdchart.calls.settings import FieldsAsArguments, LaunchArguments, Settings, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
 from hvdchart.spec.run_options import DEFAULT_WORKERS
@@ -45,8 +45,8 @@ def _forget_lock() -> None:
 os.register_at_fork(after_in_child=_forget_lock)
 
 
-@Takes(Call)
-def launch(call: Call) -> list[Any]:
+@FieldsAsArguments(LaunchArguments)
+def launch(arguments: LaunchArguments) -> list[Any]:
     """Call a function on each rank of a few pods; what it returns, by rank.
 
     The first call installs a release. The next call with the same settings uses the same pods,
@@ -83,10 +83,12 @@ def launch(call: Call) -> list[Any]:
     timeout: seconds after which the ranks are ended, from when the workers are ready; None for no
         limit.
     """
-    settings = {each.name: getattr(call, each.name) for each in dataclasses.fields(Settings)}
-    check_kinds({**settings, "timeout": call.timeout})
+    settings = {each.name: getattr(arguments, each.name) for each in dataclasses.fields(Settings)}
+    check_kinds({**settings, "timeout": arguments.timeout})
     with _borrow(settings) as caller:
-        return caller(call.function, call.args, call.kwargs, timeout=call.timeout)
+        return caller(
+            arguments.function, arguments.args, arguments.kwargs, timeout=arguments.timeout
+        )
 
 
 def close() -> None:

@@ -119,7 +119,7 @@ class Settings(RunSettings):
 
 
 @dataclass(frozen=True)
-class Call(Settings):
+class LaunchArguments(Settings):
     """The arguments of `launch`."""
 
     function: Callable[..., Any]
@@ -135,7 +135,7 @@ def check_kinds(settings: Mapping[str, Any]) -> None:
 
     None is a setting that was not given.
     """
-    for setting in dataclasses.fields(Call):
+    for setting in dataclasses.fields(LaunchArguments):
         value = settings.get(setting.name)
         if value is None or not setting.metadata:
             continue
@@ -157,7 +157,7 @@ def _is_in_range(value: Any, metadata: Mapping[str, Any]) -> bool:
     return bool(least <= value <= most)
 
 
-class Takes(Generic[_Arguments, _Made]):
+class FieldsAsArguments(Generic[_Arguments, _Made]):
     """Lets a function take the fields of a class as arguments; its last parameter gets the object.
 
     Type checkers, help() and notebooks show the arguments as if the function itself declared them.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import console, print_document, say, show, write_output
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class MeasureOptions:
         return benchmark + options.split_words("arguments", self.arguments)
 
 
-@takes_groups
+@expand_option_groups
 def bench(
     specs: options.Specs = None,
     settings: options.Settings = None,

@@ -71,7 +71,7 @@ def build(
             say(f"{error}; {NEXT_CHANGE}")
 
 
-def with_own_image(
+def use_built_image(
     plan: "Plan",
     specs: list[Path],
     cluster: "Cluster",

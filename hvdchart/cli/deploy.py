@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.build import with_own_image
+from hvdchart.cli.build import use_built_image
 from hvdchart.cli.following import install_and_follow, require_own_run
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import note, show
 
 Diff = Annotated[
@@ -22,7 +22,7 @@ NoPush = Annotated[
 ]
 
 
-@takes_groups
+@expand_option_groups
 def deploy(
     specs: options.Specs = None,
     settings: options.Settings = None,
@@ -58,7 +58,7 @@ def deploy(
     """
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
-    from hvdchart.run.helm import preview, without_archives
+    from hvdchart.run.helm import preview, shorten_archives
     from hvdchart.values.check_values import checked_values
 
     planning.refuse_script(specs)
@@ -72,7 +72,7 @@ def deploy(
     if not (install.force or diff):
         check_before_install(cluster, checked)
     try:
-        plan = with_own_image(
+        plan = use_built_image(
             plan,
             paths,
             cluster,
@@ -86,7 +86,7 @@ def deploy(
         raise
     if diff:
         manifests = preview(plan, cluster.namespace, helm)
-        before, after = map(without_archives, manifests)
+        before, after = map(shorten_archives, manifests)
         show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     install_and_follow(

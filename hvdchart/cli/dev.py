@@ -10,8 +10,8 @@ import typer
 
 from hvd_pods.shared.contract import OUTPUT_PER_RUN
 from hvdchart.cli import options, planning
-from hvdchart.cli.build import with_own_image
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.build import use_built_image
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError
 from hvdchart.spec.run_options import ScriptRun
@@ -33,7 +33,7 @@ _OWN_OUTPUT_SETTING = f'train.env.{OUTPUT_PER_RUN}="1"'
 _KEPT_REVISIONS = 2
 
 
-@takes_groups
+@expand_option_groups
 def dev(
     sources: options.RunSources = None,
     code: Annotated[
@@ -79,7 +79,7 @@ def dev(
     from hvdchart.run.change.dev_session import DevSession
 
     script = planning.Script.of_words(sources or (), script_run, code)
-    watched = _watched(script, sources or (), code)
+    watched = _find_watched_code(script, sources or (), code)
     cluster, helm = install.connect()
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     project = _Project(
@@ -114,7 +114,7 @@ class _Watched(NamedTuple):
     paths: list[Path]
 
 
-def _watched(
+def _find_watched_code(
     script: planning.Script | None,
     sources: "Sequence[str]",
     code: Path | None,
@@ -163,7 +163,7 @@ class _Project:
         return planning.plan_specs(self.watched.paths, self.settings, values)[1]
 
     def add_image(self, plan: "Plan", provided: "Collection[str]") -> "Plan":
-        project_plan = with_own_image(
+        project_plan = use_built_image(
             plan,
             self.watched.paths,
             self.cluster,

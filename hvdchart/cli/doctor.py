@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import ClusterError
 from hvdchart.spec.run_options import ScriptRun
 
 
-@takes_groups
+@expand_option_groups
 def doctor(
     sources: options.RunSources = None,
     code: options.Code = None,

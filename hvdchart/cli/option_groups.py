@@ -11,7 +11,7 @@ import typer
 from hvdchart.spec.run_options import SCRIPT_OPTIONS, ScriptRun
 
 
-def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of each dataclass among its parameters."""
     signature = inspect.signature(command)
     groups: dict[str, Any] = {

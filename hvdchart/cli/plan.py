@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import console, print_document
 from hvdchart.spec.run_options import ScriptRun
 
 
-@takes_groups
+@expand_option_groups
 def plan(
     sources: options.RunSources = None,
     code: options.Code = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
 from hvdchart.spec.run_options import ScriptRun
@@ -35,7 +35,7 @@ class ManifestOptions:
     ] = "helm"
 
 
-@takes_groups
+@expand_option_groups
 def render(
     sources: options.RunSources = None,
     settings: options.Settings = None,

@@ -7,13 +7,13 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.following import install_and_follow, require_own_run
-from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 from hvdchart.spec.run_options import ScriptRun
 
 
-@takes_groups
+@expand_option_groups
 def run(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script.")],
     arguments: Annotated[

@@ -80,7 +80,7 @@ def _signals(path: Path) -> Iterator[None]:
                     break
 
 
-def _watched(path: Path) -> Path:
+def _find_watched_folder(path: Path) -> Path:
     """Return the folder to watch: an editor may replace a script by another file."""
     return path if path.is_dir() else path.resolve().parent
 
@@ -88,7 +88,7 @@ def _watched(path: Path) -> Path:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Identify the folder to watch; return None without a folder."""
     try:
-        status = _watched(path).stat()
+        status = _find_watched_folder(path).stat()
     except (OSError, RuntimeError):
         return None
     return status.st_dev, status.st_ino
@@ -97,7 +97,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _watch(path: Path) -> Generator[set[FileChange], None, None]:
     # Beside a script may be a data set, and below a folder what belongs to another user.
     return watch(
-        _watched(path),
+        _find_watched_folder(path),
         recursive=path.is_dir(),
         ignore_permission_denied=True,
         watch_filter=DefaultFilter(),

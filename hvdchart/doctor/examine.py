@@ -113,7 +113,7 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield from examine_claims(named, classes, workers)
         # A missing claim has its own finding.
         others = [each for each in objects_named(values) if each[0] != CLAIM]
-        for missing in _missing(cluster, others):
+        for missing in _find_missing(cluster, others):
             yield Finding(missing, "problem", "it does not exist", "create it")
     if classes is None:
         yield Finding("storage", "unknown", _UNSEEN)
@@ -140,7 +140,7 @@ def check_before_install(
     command. A user who may not read the objects or list nodes gets the error from the run.
     """
     values = merge_values(default_values(), chosen)
-    missing = _missing(cluster, objects_named(values))
+    missing = _find_missing(cluster, objects_named(values))
     if missing:
         force = word("`--force` where something else creates it later")
         where = f"in namespace {cluster.namespace}"
@@ -156,6 +156,6 @@ def check_before_install(
         raise ClusterError(f"{fit.text}; {fit.remedy}, or {grows}")
 
 
-def _missing(cluster: Cluster, named: Iterable[tuple[str, str]]) -> list[str]:
+def _find_missing(cluster: Cluster, named: Iterable[tuple[str, str]]) -> list[str]:
     """Return the kind and the name of each of these objects that does not exist."""
     return [f"{kind} {name}" for kind, name in named if cluster.lacks(f"{kind.lower()}s", name)]

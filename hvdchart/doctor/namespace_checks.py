@@ -55,7 +55,7 @@ def examine_quotas(
     for limit_range in ranges:
         problems += _out_of_range(limit_range, needs)
         problems += _below_need(limit_range, needs)
-    admitted = [_with_defaults(pod, ranges) for pod in needs]
+    admitted = [_add_defaults(pod, ranges) for pod in needs]
     for quota in quotas:
         problems += _over_quota(quota, admitted)
     if not problems:
@@ -251,7 +251,7 @@ def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tupl
                 )
 
 
-def _with_defaults(pod: PodNeeds, ranges: Sequence[Object]) -> PodNeeds:
+def _add_defaults(pod: PodNeeds, ranges: Sequence[Object]) -> PodNeeds:
     """Return the pod with the defaults that LimitRanges add when it is created."""
     limits = dict(pod.limits)
     requests = dict(pod.requests)

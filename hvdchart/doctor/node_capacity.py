@@ -58,7 +58,7 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
     groups = merged_groups(values)
     needs = pod_needs(values)
     master = needs[-1]
-    lasting = [_without_passing(node) for node in nodes]
+    lasting = [_drop_passing_taints(node) for node in nodes]
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
         by_node.setdefault(str(pod.get("spec", {}).get("nodeName")), []).append(pod)
@@ -101,7 +101,7 @@ def _fits_beside(
             continue
         lost = 0
         if admits_workers:
-            taken = _needed(master)
+            taken = _read_requests(master)
             left = {name: amount - taken.get(name, 0) for name, amount in free.items()}
             lost = room_in(free) - room_in(left)
         if room - lost >= workers.number:
@@ -114,7 +114,7 @@ def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[st
     asked = f"{pluralize(number, 'worker')} with {_amounts_text(pod)} each"
     if not usable:
         return f"{asked} find no node whose labels and taints admit them"
-    for name, wanted in _needed(pod).items():
+    for name, wanted in _read_requests(pod).items():
         best = max(free.get(name, 0) for free in usable)
         if best < wanted:
             most = room_text(name, best)
@@ -124,11 +124,11 @@ def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[st
 
 def _count(free: Mapping[str, int], pod: PodNeeds, most: int) -> int:
     """Return how many such pods fit into the free resources of a node, up to a maximum."""
-    fitting = [free.get(name, 0) // wanted for name, wanted in _needed(pod).items()]
+    fitting = [free.get(name, 0) // wanted for name, wanted in _read_requests(pod).items()]
     return max(min([*fitting, most]), 0)
 
 
-def _needed(pod: PodNeeds) -> dict[str, int]:
+def _read_requests(pod: PodNeeds) -> dict[str, int]:
     """Return the requests of a pod, in the units of `amounts`."""
     wanted = {name: str(float(amount)) for name, amount in pod.requests.items()}
     return {name: amount for name, amount in amounts(wanted).items() if amount}
@@ -136,7 +136,7 @@ def _needed(pod: PodNeeds) -> dict[str, int]:
 
 def _amounts_text(pod: PodNeeds) -> str:
     """Return the requests of a pod as text: 250m cpu, 3Gi memory."""
-    parts = [f"{amount_text(name, amount)} {name}" for name, amount in _needed(pod).items()]
+    parts = [f"{amount_text(name, amount)} {name}" for name, amount in _read_requests(pod).items()]
     return join_names(parts) or "no requests"
 
 
@@ -150,7 +150,7 @@ def _free(node: Object, pods: Iterable[Object]) -> dict[str, int]:
     return {name: amount - used[name] for name, amount in allocatable.items()}
 
 
-def _without_passing(node: Object) -> Object:
+def _drop_passing_taints(node: Object) -> Object:
     """Return a node without the taints and the cordon that keep pods off only temporarily."""
     spec = dict(node.get("spec") or {})
     taints = spec.get("taints") or []

@@ -216,7 +216,7 @@ def expand_references(
     return _REFERENCE.sub(replace, text)
 
 
-def exported(
+def list_exports(
     ledger: Ledger, old: KeyPath, line: LauncherLine, launcher: Mapping[str, Variable]
 ) -> dict[str, Variable]:
     """Return the variables that the launcher at `old` exports, with an entry for each option.

@@ -19,7 +19,7 @@ from hvdchart.migrate.carry_over import (
     carry_over_command,
     carry_over_size,
     carry_over_variables,
-    exported,
+    list_exports,
     variables_at,
 )
 from hvdchart.migrate.fields import apply_table
@@ -73,7 +73,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
 
     variables = variables_at(ledger, (*launcher.container, "env"))
     old, line = _carry_over_command(ledger, launcher.container, variables, read)
-    won = exported(ledger, old, line, variables)
+    won = list_exports(ledger, old, line, variables)
     resources = (*worker.container, "resources")
     env = (*worker.container, "env")
     carry_over_variables(ledger, {env: ""}, ("worker", "env"), won, resources)
@@ -306,7 +306,7 @@ def _carry_over_training_variables(
     fixed = {name: entry for name, entry in variables.items() if name not in places}
     read = partial(_read_training, ledger, pods, places)
     old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read)
-    won = exported(ledger, container, line, variables)
+    won = list_exports(ledger, container, line, variables)
     env = {(*container, "env"): ""}
     carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))
     return old, line

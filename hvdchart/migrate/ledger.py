@@ -17,7 +17,7 @@ from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
 from hvdchart.spec.values_schema import schema_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
-from hvdchart.values.merge import without_nulls
+from hvdchart.values.merge import drop_nulls
 
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
 NewPath: TypeAlias = tuple[str, ...]
@@ -62,11 +62,11 @@ class Ledger:
 
     def map_at(self, *path: str | int) -> dict[str, Plain]:
         """Return the map at `path`, empty if missing; raise SpecError for anything else."""
-        return self._typed(path, dict, "a map") or {}
+        return self._value_of_type(path, dict, "a map") or {}
 
     def list_at(self, *path: str | int) -> list[Plain]:
         """Return the list at `path`, empty if missing; raise SpecError for anything else."""
-        return self._typed(path, list, "a list") or []
+        return self._value_of_type(path, list, "a list") or []
 
     def items_at(self, *path: str | int) -> list[KeyPath]:
         """Return the paths of the items of a list; raise SpecError as `list_at` does."""
@@ -102,7 +102,7 @@ class Ledger:
         """Return the error for an input value of a wrong type for its key."""
         return self.error(path, f"got {shown(self.value_at(*path))}", expected)
 
-    def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
+    def _value_of_type(self, path: KeyPath, kind: type, expected: str) -> Any:
         value = self.value_at(*path)
         if value is None or isinstance(value, kind):
             return value
@@ -128,7 +128,7 @@ class Ledger:
         outcome: Outcome = "carried over" if tuple(old) == new else "renamed"
         if value not in (None, current):
             outcome = "changed"
-        self.put(new, without_nulls(current if value is None else value), old)
+        self.put(new, drop_nulls(current if value is None else value), old)
         self._record(outcome, old, new, reason)
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:

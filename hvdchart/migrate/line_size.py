@@ -72,7 +72,7 @@ class LineSize:
         }
         return {name: str(number) for name, number in numbers.items() if number}
 
-    def with_size(self, field: str, value: Any) -> LineSize:
+    def set_size(self, field: str, value: Any) -> LineSize:
         """Return the size with another field. Raises NotUnderstoodError for a second value."""
         mine = getattr(self, field)
         if mine is not None and mine != value:
@@ -80,7 +80,7 @@ class LineSize:
             raise NotUnderstoodError(problem, "one of them")
         return replace(self, **{field: value})
 
-    def in_slurm(self, header: LineSize) -> LineSize:
+    def fill_from_slurm(self, header: LineSize) -> LineSize:
         """Return the size of a launcher's line; fill missing values from a header of Slurm.
 
         Raises NotUnderstoodError for nodes with different numbers of ranks.
@@ -127,7 +127,7 @@ def read_hosts(option: str, text: str) -> tuple[Host, ...]:
 def workers_and_slots(size: LineSize) -> tuple[int, int, str]:
     """Return workers, slots and a check. Raises NotUnderstoodError for hosts that differ."""
     if size.hosts:
-        return _from_hosts(size, size.hosts)
+        return _count_on_hosts(size, size.hosts)
     ranks = size.ranks or size.min_ranks
     each = size.per_host
     if not (ranks and each) and (size.host_file or size.discovery):
@@ -149,7 +149,7 @@ def workers_and_slots(size: LineSize) -> tuple[int, int, str]:
     return 1, slots, check
 
 
-def _from_hosts(size: LineSize, hosts: Sequence[Host]) -> tuple[int, int, str]:
+def _count_on_hosts(size: LineSize, hosts: Sequence[Host]) -> tuple[int, int, str]:
     count = len(hosts)
     numbers = {size.per_host or host.slots for host in hosts}
     if len(numbers) > 1:

@@ -202,9 +202,9 @@ def _size_with(size: LineSize, option: Option, value: str) -> LineSize:
     if "sets" in option.entry:
         return read_size(size, option)
     if name == "pernode":
-        return size.with_size("per_host", 1)
+        return size.set_size("per_host", 1)
     if name == "map-by" and (each := _PPR_NODE.fullmatch(value)):
-        return size.with_size("per_host", int(each[1]))
+        return size.set_size("per_host", int(each[1]))
     return size
 
 
@@ -270,19 +270,19 @@ def read_size(size: LineSize, option: Option) -> LineSize:
     sets = option.entry["sets"]
     (value,) = option.values
     if sets in ("host_file", "discovery"):
-        return size.with_size(sets, value)
+        return size.set_size(sets, value)
     if sets == "hosts":
-        return size.with_size(sets, read_hosts(option.name, value))
+        return size.set_size(sets, read_hosts(option.name, value))
     least = ""
     if "nnodes" in option.entry["names"]:
         # MINIMUM:MAXIMUM, or one number.
         least, _, value = value.rpartition(":")
     number = read_count(option.name, value)
     if least:
-        size = size.with_size("min_workers", read_count(option.name, least))
+        size = size.set_size("min_workers", read_count(option.name, least))
         if int(least) > number:
             raise NotUnderstoodError(f"{option.name}: {least} is more than {number}")
-    return size.with_size(sets, number)
+    return size.set_size(sets, number)
 
 
 def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:

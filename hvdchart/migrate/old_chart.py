@@ -12,7 +12,7 @@ from hvdchart.migrate.carry_over import (
     carry_over_command,
     carry_over_size,
     carry_over_variables,
-    exported,
+    list_exports,
     variables_at,
 )
 from hvdchart.migrate.fields import apply_table
@@ -54,7 +54,7 @@ def migrate_chart(ledger: Ledger) -> None:
     mine = variables_at(ledger, (head, "env"))
     old, line = carry_over_command(ledger, (head,), mine, _read_arguments)
     variables = {**variables_at(ledger, ("worker", "env")), **mine}
-    won = {**mine, **exported(ledger, old, line, variables)}
+    won = {**mine, **list_exports(ledger, old, line, variables)}
     reasons: dict[KeyPath, str] = {
         (head, "env"): "the old chart set it on the workers too",
         ("worker", "env"): "the old chart ignored it",

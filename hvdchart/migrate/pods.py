@@ -10,7 +10,7 @@ from hvdchart.spec.model import is_charts_mount
 from hvdchart.spec.paths import KeyPath, child_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
-from hvdchart.values.merge import without_nulls
+from hvdchart.values.merge import drop_nulls
 
 _SHM = "/dev/shm"  # noqa: S108  a mount path to recognize, no file of this process
 _WRITES = (
@@ -110,7 +110,7 @@ def carry_over_volumes(
                 _add(ledger, mounts, mount_path, path, name in workers_only, "volumeMounts")
     group: dict[str, Plain] = {}
     for key, entries in (("volumes", volumes), ("volumeMounts", mounts)):
-        each = list(map(without_nulls, entries.values()))
+        each = list(map(drop_nulls, entries.values()))
         if shared := [entry for entry in each if entry["name"] not in workers_only]:
             ledger.put((key,), shared, places[0][0])
         if alone := [entry for entry in each if entry["name"] in workers_only]:

@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.carry_over import carry_over_line, carry_over_size, exported
+from hvdchart.migrate.carry_over import carry_over_line, carry_over_size, list_exports
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, workers_and_slots
 from hvdchart.migrate.lines import LAUNCHERS, parse_line, read_slurm_options
@@ -215,7 +215,7 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
             header = replace(header, **line.size.given)
             line.size = LineSize()
         line_size = line.size
-        line.size = line_size.in_slurm(header)
+        line.size = line_size.fill_from_slurm(header)
         number, slots, check = workers_and_slots(line.size)
     except NotUnderstoodError as error:
         raise ledger.error(path, str(error), error.expected or EXPECTED) from None
@@ -229,7 +229,7 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
     shown = f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}"
     ledger.add_part(path, "the number of ranks", "worker.number and worker.slots", shown)
     carry_over_size(ledger, path, line, number, slots, path)
-    if environment := exported(ledger, path, line, {}):
+    if environment := list_exports(ledger, path, line, {}):
         ledger.put(("worker", "env"), list(environment.values()), path)
     for text in (
         check,

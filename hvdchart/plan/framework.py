@@ -79,7 +79,7 @@ def plan_framework(spec: Spec) -> Framework:
     preload: tuple[str, ...] = ()
     if name is not None and not has_gpus:
         preload = _PRELOAD.get(name, ())
-    alone = "" if signs.broken else _alone(spec, sources, signs)
+    alone = "" if signs.broken else _explain_lone_ranks(spec, sources, signs)
     return Framework(
         name=name,
         mode=mode,
@@ -102,7 +102,7 @@ def _remedy(signs: Signs) -> str:
     return _JOINED_BY.get(module, _BY_HOROVOD)
 
 
-def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
+def _explain_lone_ranks(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
     """Explain why each rank of such a program trains a model of its own; empty if unknown."""
     is_given = spec.train.framework or spec.launch.mode == "custom"
     if is_given or signs.joined_by or not signs.trains:

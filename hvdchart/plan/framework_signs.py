@@ -144,7 +144,7 @@ def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
             if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
                 signs.strategy = signs.strategy or Use(f"{file}:{node.lineno}", _STRATEGY)
             if isinstance(node, ast.Call) and not signs.saves_in_pod and _OUTPUT not in text:
-                saved = _saved_file(node)
+                saved = _find_saved_file(node)
                 signs.saves_in_pod = f"{file}:{node.lineno} saves {saved}" if saved else ""
     return signs
 
@@ -172,7 +172,7 @@ def _is_one_of(module: str, members: Sequence[str]) -> bool:
     return any(f"{module}.".startswith(f"{member}.") for member in members)
 
 
-def _saved_file(node: ast.Call) -> str:
+def _find_saved_file(node: ast.Call) -> str:
     """Return the relative path of the file to which a call saves; empty for any other call."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAVING:
         return ""
@@ -209,7 +209,7 @@ def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
             if "MASTER_ADDR" in names and _text(node.value) in _OWN_ADDRESSES:
                 sign = f"{file}:{node.lineno} sets MASTER_ADDR to {_text(node.value)}"
                 signs.meets_locally = signs.meets_locally or sign
-        elif isinstance(node, ast.Call) and _called(node) == "init_process_group":
+        elif isinstance(node, ast.Call) and _find_called_name(node) == "init_process_group":
             arguments = {each.arg: each.value for each in node.keywords}
             backend, method = ([*node.args, None, None][index] for index in (0, 1))
             if _text(arguments.get("backend", backend)).lower() == "nccl":
@@ -239,7 +239,7 @@ def _names(test: ast.expr, name: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(test))
 
 
-def _called(call: ast.Call) -> str:
+def _find_called_name(call: ast.Call) -> str:
     """Return the last part of the name of a called function; empty if it has none."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr

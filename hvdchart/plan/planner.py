@@ -15,7 +15,7 @@ from hvdchart.plan.binding import plan_launch
 from hvdchart.plan.framework import Framework, plan_framework
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
-from hvdchart.plan.warnings import warnings
+from hvdchart.plan.warnings import find_warnings
 from hvdchart.quantity import memory_text
 from hvdchart.spec import topology
 from hvdchart.spec.fields import camel
@@ -54,7 +54,7 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
         launching=launching,
         shm=largest.shm,
         shm_reason=largest.reasons["shm"],
-        warnings=tuple(warnings(spec, groups, launching, framework)),
+        warnings=tuple(find_warnings(spec, groups, launching, framework)),
         framework=framework,
         tree=tree,
     )
@@ -82,7 +82,7 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
     If the spec does not give the size of the shared memory, the limit is half of the worker's
     memory.
     """
-    needed, what_is_kept = _kept(spec)
+    needed, what_is_kept = _plan_commits(spec)
     for index, group in enumerate(groups):
         is_given = any(tuning.shm for tuning in (group.group.tuning, spec.tuning))
         room = group.shm if is_given or group.memory is None else group.memory // 2
@@ -96,13 +96,13 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
             raise SpecError(str(node.place), "train.state", problem, "a smaller state")
 
 
-def _kept(spec: Spec) -> tuple[int, str]:
+def _plan_commits(spec: Spec) -> tuple[int, str]:
     """Return the bytes of the state's commits in a worker, and a text about them.
 
     With a minimum, a run may have so few workers, which then hold all of the state.
     """
     workers = sum(group.minimum or topology.workers(group, spec) for group in spec.nodes)
-    return rules.kept(spec.train.state or 0, workers, is_sharded=spec.train.sharded)
+    return rules.commits(spec.train.state or 0, workers, is_sharded=spec.train.sharded)
 
 
 class _Choices:
@@ -114,7 +114,7 @@ class _Choices:
         self.tunings = ((f"nodes[{index}].tuning", group.tuning), ("tuning", spec.tuning))
         self.reasons: dict[str, Reason] = {}
 
-    def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> Any:
+    def apply_tuning(self, key: str, field: str, planned: int | None, why: Reason) -> Any:
         """Return the number for `key`: `field` of the group's or the spec's tuning, else `planned`.
 
         Stores the reason: `why` for the planned number. If there is neither, returns None and
@@ -130,7 +130,7 @@ class _Choices:
             self.reasons[key] = why
         return planned
 
-    def replaced(self, name: str, planned: int) -> int:
+    def apply_worker_value(self, name: str, planned: int) -> int:
         """Return `name` in the spec's values.worker, with its reason, or else `planned`."""
         number = topology.override(self.spec, name)
         if number is None:
@@ -153,40 +153,44 @@ class _Choices:
 def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
     """Plan one group; the numbers in values.worker override all others."""
     group = spec.nodes[index]
-    choose = _Choices(spec, index)
-    choose.reasons["number"] = rules.override_reason(f"nodes[{index}].count")
+    choices = _Choices(spec, index)
+    choices.reasons["number"] = rules.override_reason(f"nodes[{index}].count")
     if group.spares:
-        choose.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
+        choices.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
     if group.minimum:
-        choose.reasons["minimum"] = rules.override_reason(f"nodes[{index}].minimum")
-    count = choose.replaced("number", group.count)
-    spares = choose.replaced("spares", group.spares)
-    slots = choose.replaced("slots", choose.tuned("slots", "slots", *rules.slots(group)))
+        choices.reasons["minimum"] = rules.override_reason(f"nodes[{index}].minimum")
+    count = choices.apply_worker_value("number", group.count)
+    spares = choices.apply_worker_value("spares", group.spares)
+    slots = choices.apply_worker_value(
+        "slots", choices.apply_tuning("slots", "slots", *rules.slots(group))
+    )
     group = dataclasses.replace(group, count=count, spares=spares)
-    env = _environment(choose, group, slots, framework)
-    cpu = choose.tuned("resources.requests.cpu", "cpu", *rules.cpu_request(group))
-    memory = choose.tuned("resources.requests.memory", "memory", *rules.memory_request(group))
+    env = _environment(choices, group, slots, framework)
+    cpu = choices.apply_tuning("resources.requests.cpu", "cpu", *rules.cpu_request(group))
+    memory = choices.apply_tuning(
+        "resources.requests.memory", "memory", *rules.memory_request(group)
+    )
     if group.gpus:
-        choose.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
+        choices.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
     if group.rdma:
-        choose.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
-    shm = choose.tuned("shm", "shm", *rules.shm(group, slots, memory, _kept(spec)))
-    return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
+        choices.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
+    shm = choices.apply_tuning("shm", "shm", *rules.shm(group, slots, memory, _plan_commits(spec)))
+    return GroupPlan(group, slots, env, cpu, memory, shm, choices.reasons)
 
 
 def _environment(
-    choose: _Choices, group: NodeGroup, slots: int, framework: Framework
+    choices: _Choices, group: NodeGroup, slots: int, framework: Framework
 ) -> dict[str, str]:
     """Return the variables of each rank; without threads if a GPU node's cores are unknown."""
-    planned = _planned_environment(choose, group, slots)
+    planned = _planned_environment(choices, group, slots)
     if framework.name == "jax" and not group.gpus:
         planned[rules.XLA_THREADS] = planned["OMP_NUM_THREADS"]
-        choose.reasons[f"env.{rules.XLA_THREADS}"] = rules.XLA_REASON
-    env = {name: choose.variable(name, value) for name, value in planned.items()}
+        choices.reasons[f"env.{rules.XLA_THREADS}"] = rules.XLA_REASON
+    env = {name: choices.variable(name, value) for name, value in planned.items()}
     return {name: value for name, value in env.items() if value is not None}
 
 
-def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
+def _planned_environment(choices: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
     """Return the variables that the plan may set; None for a variable that it does not set."""
     cores = rules.cores_per_rank(group, slots)
     gpus = bool(group.gpus)
@@ -199,15 +203,15 @@ def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict
     }
     env: dict[str, str | None] = {}
     for name, (field, rule) in threads.items():
-        value = choose.tuned(f"env.{name}", field, *rule)
+        value = choices.apply_tuning(f"env.{name}", field, *rule)
         env[name] = None if value is None else str(value)
-    one_dnn = choose.tuned(f"env.{rules.ONEDNN}", "one_dnn", *rules.one_dnn(group))
+    one_dnn = choices.apply_tuning(f"env.{rules.ONEDNN}", "one_dnn", *rules.one_dnn(group))
     env[rules.ONEDNN] = None if one_dnn is None else str(int(bool(one_dnn)))
-    rounds = choose.tuned(f"env.{rules.FPMATH}", "bfloat16", *rules.BFLOAT16)
+    rounds = choices.apply_tuning(f"env.{rules.FPMATH}", "bfloat16", *rules.BFLOAT16)
     env[rules.FPMATH] = "BF16" if rounds else None
     if not rounds:
-        choose.reasons.pop(f"env.{rules.FPMATH}", None)
+        choices.reasons.pop(f"env.{rules.FPMATH}", None)
     if group.shared:
         env[YIELD] = "1"
-        choose.reasons[f"env.{YIELD}"] = rules.YIELD_REASON
+        choices.reasons[f"env.{YIELD}"] = rules.YIELD_REASON
     return env

@@ -203,7 +203,7 @@ def memory_request(group: NodeGroup) -> Rule:
     if group.reserved.memory is None:
         visible = visible_memory(group.memory)
         reserved = node_reserve_memory(visible)
-        whole, rounded = _whole_memory(max(visible - reserved, visible // 2))
+        whole, rounded = _round_memory(max(visible - reserved, visible // 2))
         if visible - reserved < visible // 2:
             why = f"half of {memory_text(group.memory)} - 3 % for the kernel{rounded}"
             return whole, Reason(why, OURS)
@@ -211,14 +211,14 @@ def memory_request(group: NodeGroup) -> Rule:
         source = "GKE's table"
     else:
         reserved = group.reserved.memory
-        whole, rounded = _whole_memory(group.memory - reserved)
+        whole, rounded = _round_memory(group.memory - reserved)
         shown = memory_text(group.memory)
         source = SPEC
     why = f"{shown} - {memory_text(-(-reserved // MI) * MI)} reserved{rounded}"
     return whole, Reason(why, source)
 
 
-def _whole_memory(free: int) -> tuple[int, str]:
+def _round_memory(free: int) -> tuple[int, str]:
     """Round `free` to whole GiB from 8 GiB on, else to whole MiB.
 
     Return the result, and words for the rounding, which are empty if nothing was rounded.
@@ -231,7 +231,7 @@ def _whole_memory(free: int) -> tuple[int, str]:
     return whole, "" if whole == free else f", in whole {name}"
 
 
-def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
+def commits(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
     """Return the bytes of the commits that a worker keeps, and their reason.
 
     A worker keeps two commits of its part of the state. For a sharded state, its part is the shards

@@ -15,41 +15,43 @@ from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 
 
-def warnings(
+def find_warnings(
     spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan, framework: Framework
 ) -> Iterator[str]:
     """Yield the warnings of a plan, one line each: the problem and the remedy."""
-    yield from _broken(framework)
-    yield from _alone(framework, sum(group.ranks for group in groups))
-    yield from _rendezvous(framework, groups)
-    yield from _saved(framework)
+    yield from _warn_of_broken_files(framework)
+    yield from _warn_of_lone_ranks(framework, sum(group.ranks for group in groups))
+    yield from _warn_of_rendezvous(framework, groups)
+    yield from _warn_of_lost_files(framework)
     # The chart has one size for all groups.
     shm = max(group.shm for group in groups)
     for group in groups:
-        for line in _group(group, spec.train.env):
+        for line in _warn_of_group(group, spec.train.env):
             yield f"group {group.group.name}: {line}"
-        yield from _shm(group, shm)
-    yield from _binding(spec, groups, launching)
-    yield from _rdma(groups)
-    yield from _spot(groups)
-    yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
-    yield from _overrides(spec)
+        yield from _warn_of_shared_memory(group, shm)
+    yield from _warn_of_binding(spec, groups, launching)
+    yield from _warn_of_locked_memory(groups)
+    yield from _warn_of_spot_nodes(groups)
+    yield from _warn_of_volumes(
+        spec, sum(group.group.count + group.group.spares for group in groups)
+    )
+    yield from _warn_of_overrides(spec)
 
 
-def _broken(framework: Framework) -> Iterator[str]:
+def _warn_of_broken_files(framework: Framework) -> Iterator[str]:
     """Warn of each file of the program that is no Python."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for problem in framework.broken.values():
         yield f"{problem}; ranks end there, unless the image's Python is newer than {version}"
 
 
-def _alone(framework: Framework, ranks: int) -> Iterator[str]:
+def _warn_of_lone_ranks(framework: Framework, ranks: int) -> Iterator[str]:
     """Warn of several ranks that train separate copies of the same model."""
     if framework.alone and ranks > 1:
         yield f"{framework.alone}: each of {ranks} ranks trains alone; {framework.remedy}"
 
 
-def _saved(framework: Framework) -> Iterator[str]:
+def _warn_of_lost_files(framework: Framework) -> Iterator[str]:
     """Warn of files that are deleted with their pods."""
     if framework.saves_in_pod:
         yield (
@@ -58,7 +60,7 @@ def _saved(framework: Framework) -> Iterator[str]:
         )
 
 
-def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
+def _warn_of_rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
     """Warn of ranks that cannot connect to each other, according to the code that connects them."""
     workers = sum(group.group.count for group in groups)
     if framework.meets_locally and workers > 1:
@@ -73,7 +75,9 @@ def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[s
         )
 
 
-def _binding(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
+def _warn_of_binding(
+    spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan
+) -> Iterator[str]:
     """Warn of ranks that are not bound to cores or to wrong ones, and of GPU beside CPU ranks."""
     gpus = {bool(group.group.gpus) for group in groups}
     # A custom launch ignores the plan's binding; the launcher's options may set one.
@@ -102,7 +106,7 @@ def _binding(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
         )
 
 
-def _rdma(groups: Sequence[GroupPlan]) -> Iterator[str]:
+def _warn_of_locked_memory(groups: Sequence[GroupPlan]) -> Iterator[str]:
     """Warn of the limit of locked memory, which RDMA needs."""
     if any(group.group.rdma for group in groups):
         yield (
@@ -111,16 +115,16 @@ def _rdma(groups: Sequence[GroupPlan]) -> Iterator[str]:
         )
 
 
-def _spot(groups: Sequence[GroupPlan]) -> Iterator[str]:
+def _warn_of_spot_nodes(groups: Sequence[GroupPlan]) -> Iterator[str]:
     """Warn of a master that no node of the spec may run."""
-    if all(topology.without_spot(group.group) != group.group for group in groups):
+    if all(topology.drop_spot(group.group) != group.group for group in groups):
         yield (
             "all groups are on spot nodes: the master runs on other nodes, because it does not "
             "tolerate spot nodes; to run it there, too, set `values.master.tolerations`"
         )
 
 
-def _shm(plan: GroupPlan, shm: int) -> Iterator[str]:
+def _warn_of_shared_memory(plan: GroupPlan, shm: int) -> Iterator[str]:
     """Warn of a /dev/shm that takes all memory of a worker."""
     if plan.memory is not None and shm >= plan.memory:
         yield (
@@ -130,7 +134,7 @@ def _shm(plan: GroupPlan, shm: int) -> Iterator[str]:
         )
 
 
-def _overrides(spec: Spec) -> Iterator[str]:
+def _warn_of_overrides(spec: Spec) -> Iterator[str]:
     """Warn of values that change the workers without the plan."""
     if spec.values.get("workerGroups"):
         yield (
@@ -150,16 +154,16 @@ def _overrides(spec: Spec) -> Iterator[str]:
             )
 
 
-def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
+def _warn_of_group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     """Yield the warnings of one group; `env` are the names in train.env."""
-    yield from _sockets(plan)
-    yield from _cores(plan)
-    yield from _gpus(plan, env)
-    yield from _requests(plan)
-    yield from _reserved(plan)
+    yield from _warn_of_sockets(plan)
+    yield from _warn_of_cores(plan)
+    yield from _warn_of_gpus(plan, env)
+    yield from _warn_of_requests(plan)
+    yield from _warn_of_reserved_cpus(plan)
 
 
-def _reserved(plan: GroupPlan) -> Iterator[str]:
+def _warn_of_reserved_cpus(plan: GroupPlan) -> Iterator[str]:
     """Warn of CPUs that the kubelet reserves, where a plan depends on them."""
     group = plan.group
     if group.cpu_manager == "static" and group.reserved.cpu is None:
@@ -171,7 +175,7 @@ def _reserved(plan: GroupPlan) -> Iterator[str]:
         )
 
 
-def _sockets(plan: GroupPlan) -> Iterator[str]:
+def _warn_of_sockets(plan: GroupPlan) -> Iterator[str]:
     """Warn of ranks on CPUs that span two sockets."""
     group = plan.group
     sockets = group.sockets or 1
@@ -195,7 +199,7 @@ def _sockets(plan: GroupPlan) -> Iterator[str]:
         )
 
 
-def _cores(plan: GroupPlan) -> Iterator[str]:
+def _warn_of_cores(plan: GroupPlan) -> Iterator[str]:
     """Warn of more ranks or threads than cores."""
     group = plan.group
     cores = topology.cores(group)
@@ -212,7 +216,7 @@ def _cores(plan: GroupPlan) -> Iterator[str]:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
 
 
-def _requests(plan: GroupPlan) -> Iterator[str]:
+def _warn_of_requests(plan: GroupPlan) -> Iterator[str]:
     """Warn of requests that no node has, or that are too small for the ranks."""
     group = plan.group
     node = topology.node_cpu(group)
@@ -237,7 +241,7 @@ def _requests(plan: GroupPlan) -> Iterator[str]:
         )
 
 
-def _gpus(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
+def _warn_of_gpus(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     group = plan.group
     duplicates = topology.warn_of_duplicates(group.gpu_resource, group.node_selector)
     if duplicates and group.gpus > 1 and topology.NCCL_DUPLICATES not in env:
@@ -252,7 +256,7 @@ def _gpus(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
         )
 
 
-def _volumes(spec: Spec, workers: int) -> Iterator[str]:
+def _warn_of_volumes(spec: Spec, workers: int) -> Iterator[str]:
     volumes = spec.volumes
     host_paths = [name for name, volume in volumes.items() if volume.host_path]
     if host_paths:

@@ -20,7 +20,7 @@ from hvdchart.project import SPEC_NAME
 from hvdchart.project.beside_script import left_behind, read_text, without_own
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.project.named_image import lacked_frameworks
-from hvdchart.project.script_tree import SCRIPT_CPU, script_tree
+from hvdchart.project.script_tree import SCRIPT_CPU, make_script_tree
 from hvdchart.quantity import pluralize
 from hvdchart.spec.fields import RELEASE_NAME, nearest
 from hvdchart.spec.overlays import merge_specs
@@ -188,11 +188,11 @@ def plan_script(
     uses = list(used_modules(values.get("code"), run.command))
     try:
         # The image and GPUs of --set also count.
-        chosen = script_tree(run, None).plain
+        chosen = make_script_tree(run, None).plain
         default = None
         if not value_at(chosen, ("image", "repository")):
             default = default_image(uses, has_gpus=_has_gpus(chosen))
-        spec = script_tree(run, default, is_tagged=True)
+        spec = make_script_tree(run, default, is_tagged=True)
         marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
         place = SourcePlace("the given values")
         tree = merge_specs(

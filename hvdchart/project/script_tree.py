@@ -26,7 +26,9 @@ _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
 SCRIPT_CPU = "250m"
 
 
-def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False) -> Node:
+def make_script_tree(
+    run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False
+) -> Node:
     """Return the tree of a run's spec; the place of each value is its option.
 
     `default` is the image if the user names none. With `is_tagged`, lines of the output name their
@@ -59,7 +61,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     if is_tagged:
         place = SourcePlace("the output's tags")
         tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
-    for each in _typed(run):
+    for each in _read_options(run):
         tree = set_key(tree, each.steps, each.value, SourcePlace(each.text))
     return apply_settings(tree, run.settings)
 
@@ -98,16 +100,16 @@ class _Once:
         self._names.add(name)
 
 
-def _typed(run: ScriptRun) -> Iterator[_Setting]:
+def _read_options(run: ScriptRun) -> Iterator[_Setting]:
     """Yield the settings of each option."""
-    yield from _resources(run)
-    yield from _variables(run.env or ())
-    volumes = list(_volumes(run.volumes or ()))
-    yield from _secrets(run.secrets or (), {each.steps[-1] for each in volumes})
+    yield from _read_resources(run)
+    yield from _read_variables(run.env or ())
+    volumes = list(_read_volumes(run.volumes or ()))
+    yield from _read_secrets(run.secrets or (), {each.steps[-1] for each in volumes})
     yield from volumes
 
 
-def _resources(run: ScriptRun) -> Iterator[_Setting]:
+def _read_resources(run: ScriptRun) -> Iterator[_Setting]:
     if run.gpus:
         yield _Setting(f"--gpus {run.gpus}", ["nodes", "0", "gpus"], run.gpus)
     if run.cpu:
@@ -124,7 +126,7 @@ def _resources(run: ScriptRun) -> Iterator[_Setting]:
         yield _Setting(f"--memory {run.memory}", ["nodes", "0", *key], run.memory)
 
 
-def _variables(variables: Sequence[str]) -> Iterator[_Setting]:
+def _read_variables(variables: Sequence[str]) -> Iterator[_Setting]:
     once = _Once("--env", "variable")
     for each in variables:
         name, equals, value = each.partition("=")
@@ -134,7 +136,7 @@ def _variables(variables: Sequence[str]) -> Iterator[_Setting]:
         yield _Setting(f"--env {each}", ["train", "env", name], value)
 
 
-def _secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Setting]:
+def _read_secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Setting]:
     """Yield variables from Secrets, and volumes of those with a path, under names not `taken`."""
     once = _Once("--secret", "Secret")
     for each in secrets:
@@ -157,15 +159,15 @@ def _secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Settin
             yield _Setting(f"--secret {each}", ["volumes", own], volume)
 
 
-def _volumes(volumes: Sequence[str]) -> Iterator[_Setting]:
+def _read_volumes(volumes: Sequence[str]) -> Iterator[_Setting]:
     once = _Once("--volume", "volume")
     for each in volumes:
-        name, volume = _volume(each)
+        name, volume = _parse_volume(each)
         once.add(name, each)
         yield _Setting(f"--volume {each}", ["volumes", name], volume)
 
 
-def _volume(text: str) -> tuple[str, Plain]:
+def _parse_volume(text: str) -> tuple[str, Plain]:
     """Return the name of a volume, and its map in a spec. Raises SpecError for another text."""
     name, _, rest = text.partition("=")
     volume: dict[str, Plain] = {}

@@ -145,9 +145,9 @@ def make_project(
     shown_image = _image(image)
     if has_dockerfile:
         # The project's own image, which `deploy` builds because it has no tag.
-        shown_image = f"{{repository: {_quoted(name)}}}   # REGISTRY/TEAM/NAME. deploy adds a tag."
-    words = ", ".join(["python", "train.py", *map(_quoted, template.arguments)])
-    spec = _SPEC.format(name=_quoted(name), image=shown_image, command=words)
+        shown_image = f"{{repository: {_quote(name)}}}   # REGISTRY/TEAM/NAME. deploy adds a tag."
+    words = ", ".join(["python", "train.py", *map(_quote, template.arguments)])
+    spec = _SPEC.format(name=_quote(name), image=shown_image, command=words)
     parse_spec(spec, "the new spec")
     where = "`requirements.txt` and `Dockerfile`" if has_dockerfile else "a `requirements.txt`"
     more = f" Packages of your own go into {where}."
@@ -196,11 +196,11 @@ def _app_version() -> str:
 
 def _image(reference: str) -> str:
     """Return the map of a spec's `image` for a reference, on one line."""
-    shown = (f"{key}: {_quoted(value)}" for key, value in split_image(reference).items())
+    shown = (f"{key}: {_quote(value)}" for key, value in split_image(reference).items())
     return f"{{{', '.join(shown)}}}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a word if necessary: YAML must read it as text, not as a number or a boolean."""
     is_word = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) is not None
     return text if is_word and parse(text.encode(), "").plain == text else json.dumps(text)

@@ -202,7 +202,7 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
         before = _manifest(name, namespace, helm)
     except NoRunError:
         before = ""
-    return _public(before), _public(str(after))
+    return _drop_secrets(before), _drop_secrets(str(after))
 
 
 def _manifest(name: str, namespace: str, helm: Helm) -> str:
@@ -293,7 +293,7 @@ def _result(command: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("pyhelm3 waits for something other than Helm")
 
 
-def without_archives(manifest: str) -> str:
+def shorten_archives(manifest: str) -> str:
     """Replace each long base64 text in manifests by its size and a digest."""
 
     def describe(match: re.Match[str]) -> str:
@@ -303,7 +303,7 @@ def without_archives(manifest: str) -> str:
     return _ARCHIVE.sub(describe, manifest)
 
 
-def _public(manifest: str) -> str:
+def _drop_secrets(manifest: str) -> str:
     """Return manifests without Secrets, each after its mark."""
     documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
     kept = [each for each in documents if each and not _SECRET.search(each)]

@@ -56,7 +56,7 @@ def warn_of_duplicates(resource: str, labels: Mapping[str, str]) -> str:
     return _SHARED if is_named_so or strategy != "none" else ""
 
 
-def without_spot(group: NodeGroup) -> NodeGroup:
+def drop_spot(group: NodeGroup) -> NodeGroup:
     """Return a group without selectors and tolerations of nodes that the provider may reclaim.
 
     A nodeAffinity that requires such nodes is left out completely. A group without any is

@@ -55,7 +55,7 @@ def find_contradictions(spec: Spec) -> Iterator[Contradiction]:
         yield from _topology(("nodes", index), group)
         yield from _cpu_manager(("nodes", index), spec, group)
         yield from _ranks(("nodes", index), spec, group)
-        yield from _reserved(("nodes", index), group)
+        yield from _check_reserved(("nodes", index), group)
         yield from _minimum(("nodes", index, "minimum"), spec, group)
     yield from _hosts(spec)
     yield from _devices(spec)
@@ -170,7 +170,7 @@ def _devices(spec: Spec) -> Iterator[Contradiction]:
         yield ("train", "env", plugin.variable), problem, expected
 
 
-def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Contradiction]:
+def _check_reserved(at: KeyPath, group: NodeGroup) -> Iterator[Contradiction]:
     if group.memory is not None and (group.reserved.memory or 0) >= group.memory:
         yield (*at, "reserved", "memory"), "reserves all of the node's memory", "less than memory"
     if group.cores_per_socket is not None:
@@ -253,7 +253,7 @@ def _launch(spec: Spec) -> Iterator[Contradiction]:
         expected = "`launch.mode: custom`, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without `launch.mode: custom`", expected
     if not is_custom:
-        yield from _nested(spec.train.command)
+        yield from _find_nested_launcher(spec.train.command)
     if spec.launch.mode != "direct":
         yield from check_options(spec)
     elif spec.launch.options:
@@ -268,7 +268,7 @@ def _launch(spec: Spec) -> Iterator[Contradiction]:
         yield ("launch", "options"), problem, expected
 
 
-def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
+def _find_nested_launcher(command: Sequence[str]) -> Iterator[Contradiction]:
     """Find a launcher in the command that the run starts in each rank."""
     nested = nested_launcher(command)
     if nested:

@@ -95,7 +95,7 @@ def from_plain(value: Plain, place: SourcePlace) -> Node:
 
 def parse(data: bytes, file: str) -> Node:
     """Return the tree of the single document in `data`; raise SpecError at the first error."""
-    (root,) = _composed(_decoded(data, file), file, lambda yaml, text: [yaml.compose(text)])
+    (root,) = _compose(_decode(data, file), file, lambda yaml, text: [yaml.compose(text)])
     if root is None:
         raise _error(SourcePlace(file), "the file holds no YAML value", "a spec")
     return _Builder(file).build(root, ())
@@ -106,11 +106,11 @@ def parse_all(data: bytes, file: str) -> list[Node]:
 
     Empty for a file without a document. Raises SpecError at the first error.
     """
-    roots = _composed(_decoded(data, file), file, lambda yaml, text: list(yaml.compose_all(text)))
+    roots = _compose(_decode(data, file), file, lambda yaml, text: list(yaml.compose_all(text)))
     return [_Builder(file, yaml_1_1=True).build(root, ()) for root in roots]
 
 
-def _decoded(data: bytes, file: str) -> str:
+def _decode(data: bytes, file: str) -> str:
     """Return the text of a file, without a byte order mark. Raises SpecError if it is no text."""
     if len(data) > MAX_FILE_BYTES:
         raise _error(SourcePlace(file), "the file is too long", f"at most {MAX_FILE_BYTES} bytes")
@@ -135,7 +135,7 @@ def _place_in(before: str, file: str) -> SourcePlace:
     return SourcePlace(file, len(lines), len(lines[-1]) + 1)
 
 
-def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
+def _compose(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
     """Call `compose` with the parser and the text. Raises SpecError for broken YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import MaxDepthExceededError

@@ -34,7 +34,7 @@ def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:
     if values.get("nameOverride"):
         problem = "without the chart's own name, hvdchart does not find the objects of the release"
         expected = "no nameOverride; fullnameOverride renames the objects"
-        raise _refused(plan, ("nameOverride",), problem, at_key=True, expected=expected)
+        raise _make_error(plan, ("nameOverride",), problem, at_key=True, expected=expected)
     if needs_image:
         _check_images(plan, values)
     _check_limits(plan, values)
@@ -56,11 +56,11 @@ def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
             problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
             with errors.step():
                 key = "a key of the chart"
-                raise _refused(plan, (*where, unknown), problem, at_key=True, expected=key)
+                raise _make_error(plan, (*where, unknown), problem, at_key=True, expected=key)
         if not unexpected:
             problem, expected = _wrong_value(error, where)
             with errors.step():
-                raise _refused(plan, where, problem, expected=expected)
+                raise _make_error(plan, where, problem, expected=expected)
     errors.raise_all()
 
 
@@ -111,7 +111,7 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
             expected = f"{bound}, or another `{dotted((*path, 'resources', other, name))}`"
             with errors.step():
                 problem = f"the limit {limits[name]} is below the request {request}"
-                raise _refused(plan, where, problem, expected=expected)
+                raise _make_error(plan, where, problem, expected=expected)
     errors.raise_all()
 
 
@@ -155,10 +155,10 @@ def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
     if not names_image(master) or not has_workers or not has_others:
         problem = "no image for some pods, and the chart has no default"
         expected = 'image: {repository: registry.example/team/app, tag: "1.0"}'
-        raise _refused(plan, ("image",), problem, expected=expected, is_of_spec=True)
+        raise _make_error(plan, ("image",), problem, expected=expected, is_of_spec=True)
 
 
-def _refused(
+def _make_error(
     plan: Plan,
     path: KeyPath,
     problem: str,

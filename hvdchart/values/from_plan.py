@@ -12,7 +12,7 @@ from hvdchart.quantity import cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
 from hvdchart.spec.model import NodeGroup, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
-from hvdchart.spec.topology import MASTER_MEMORY_BYTES, MASTER_MILLICPU, without_spot
+from hvdchart.spec.topology import MASTER_MEMORY_BYTES, MASTER_MILLICPU, drop_spot
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.merge import merge_values
 
@@ -155,8 +155,8 @@ def _master(plan: Plan) -> dict[str, Plain]:
     requests = {"cpu": cpu_text(MASTER_MILLICPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
     groups = [group.group for group in plan.groups]
-    steady = [group for group in groups if without_spot(group) == group]
-    master.update(_scheduling(steady[0] if steady else without_spot(groups[0])))
+    steady = [group for group in groups if drop_spot(group) == group]
+    master.update(_scheduling(steady[0] if steady else drop_spot(groups[0])))
     master["backoffLimit"] = train.backoff_limit
     master["activeDeadlineSeconds"] = train.active_deadline_seconds
     return _omit_empty(**master)

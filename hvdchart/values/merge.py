@@ -60,10 +60,10 @@ def has_null(values: Mapping[str, Plain]) -> bool:
     return False
 
 
-def without_nulls(value: Plain) -> Plain:
+def drop_nulls(value: Plain) -> Plain:
     """Return `value` without the nulls in its maps."""
     if isinstance(value, Mapping):
-        return {k: without_nulls(child) for k, child in value.items() if child is not None}
+        return {k: drop_nulls(child) for k, child in value.items() if child is not None}
     if isinstance(value, list):
-        return [without_nulls(child) for child in value]
+        return [drop_nulls(child) for child in value]
     return value

@@ -49,19 +49,19 @@ def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
     yaml.width = 1_000_000
     yaml.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
-    yaml.dump(_commented(values, (), reasons), stream)
+    yaml.dump(_add_comments(values, (), reasons), stream)
     # A comment after the last value is written without a line end.
     return stream.getvalue().rstrip("\n") + "\n"
 
 
-def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) -> Any:
+def _add_comments(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) -> Any:
     """Return a value for ruamel.yaml, with comments; write values without nesting on one line."""
     from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
     if isinstance(value, dict):
         result = CommentedMap()
         for key, child in value.items():
-            result[_text(key)] = _commented(child, (*path, key), reasons)
+            result[_text(key)] = _add_comments(child, (*path, key), reasons)
             reason = reasons.get((*path, key))
             if reason and not isinstance(child, dict) and child != []:
                 result.yaml_add_eol_comment(reason.because, key, column=_COMMENT_COLUMN)
@@ -69,7 +69,7 @@ def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) 
     if isinstance(value, list):
         items = CommentedSeq()
         for index, child in enumerate(value):
-            items.append(_commented(child, (*path, index), reasons))
+            items.append(_add_comments(child, (*path, index), reasons))
             name = str(child.get("name")) if isinstance(child, dict) else ""
             if (*path, name) in reasons:
                 items[index].fa.set_flow_style()

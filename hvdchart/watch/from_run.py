@@ -106,14 +106,14 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
             step=_whole(progress.get("step")),
             rate=_finite(progress.get("samples_per_second")),
         )
-        yield _with_usage(row, usage)
+        yield _add_usage(row, usage)
     for pod in status.pods:
         if pod.name not in seen:
             row = Row(None, one_line(pod.name), one_line(pod.node), _state(pod, status))
-            yield _with_usage(row, used.get(pod.name))
+            yield _add_usage(row, used.get(pod.name))
 
 
-def _with_usage(row: Row, usage: Usage | None) -> Row:
+def _add_usage(row: Row, usage: Usage | None) -> Row:
     """Return a row with the usage of its pod, as far as that is known."""
     if usage is None:
         return row

@@ -26,7 +26,7 @@ from hvd_pods.shared.untrusted import one_line
 from hvdchart import __version__
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.kubeconfig import ApiConnection, Credentials, find_connection
-from hvdchart.run.kube.proxy import proxy_manager, without_password
+from hvdchart.run.kube.proxy import drop_password, proxy_manager
 from hvdchart.run.state.release import Object
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ class Api:
         time for an object. Raises RefusedError for a redirect and any status but 2xx, and
         ClusterError without a response.
         """
-        with _wrap_errors(request.what, without_password(self._connection.server)):
+        with _wrap_errors(request.what, drop_password(self._connection.server)):
             response = self._send_until_admitted(request, read_seconds)
             if response.status == HTTPStatus.UNAUTHORIZED:
                 # The credentials may have expired.
@@ -261,7 +261,7 @@ def _require_success(what: str, response: urllib3.BaseHTTPResponse) -> None:
     if location:
         # After a redirect, another server would get the credentials, and could imitate the
         # cluster's.
-        server = one_line(without_password(location).partition("?")[0])
+        server = one_line(drop_password(location).partition("?")[0])
         raise RefusedError(
             f"cannot {what}: the API server redirects to {server} (HTTP {response.status}); if "
             "that is your cluster's, put it into clusters[].cluster.server of the kubeconfig",
@@ -350,7 +350,7 @@ def _tls(connection: ApiConnection, credentials: Credentials) -> ssl.SSLContext:
                 # Without a password, OpenSSL would prompt for that of an encrypted key.
                 context.load_cert_chain(file.name, password="")
     except (ssl.SSLError, ValueError) as error:
-        server = without_password(connection.server)
+        server = drop_password(connection.server)
         raise ClusterError(
             f"the kubeconfig's certificates for {server} cannot be used: {error}"
         ) from error

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import yaml
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.proxy import without_password
+from hvdchart.run.kube.proxy import drop_password
 
 # The files that Kubernetes mounts into the pods of a service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -117,15 +117,15 @@ def find_connection(context: str | None = None) -> ApiConnection:
     paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
     files = [path for path in paths if path.exists()]
     if context is None and not files:
-        return _of_pod(setting)
-    with _usable(setting):
+        return _find_pod_connection(setting)
+    with _explain_problems(setting):
         if not files:
             raise UnusableError("there is no such file")
         return _Kubeconfig(setting, files).connection(context)
 
 
 @contextmanager
-def _usable(setting: str) -> Iterator[None]:
+def _explain_problems(setting: str) -> Iterator[None]:
     """Raise ClusterError for a problem in a kubeconfig, or in a file that it names."""
     try:
         yield
@@ -141,7 +141,7 @@ def _usable(setting: str) -> Iterator[None]:
         ) from error
 
 
-def _of_pod(setting: str) -> ApiConnection:
+def _find_pod_connection(setting: str) -> ApiConnection:
     """Return the connection of the pod that this runs in; raise ClusterError outside of a pod."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
@@ -177,7 +177,7 @@ class _Kubeconfig:
             _check(document, _SHAPE, file)
             self._current = self._current or _text(document, "current-context")
             for kind, entries in self._entries.items():
-                for name, content in _named(document, kind):
+                for name, content in _list_entries(document, kind):
                     entries.setdefault(name, (content, file.parent))
 
     def connection(self, context: str | None) -> ApiConnection:
@@ -196,12 +196,12 @@ class _Kubeconfig:
         user = _text(chosen, "user")
         server = _text(cluster, "server").rstrip("/")
         if not server.startswith(("http://", "https://")):
-            shown = without_password(server)
+            shown = drop_password(server)
             raise UnusableError(f"the cluster's server is {shown!r}, which is not a URL")
         authorities = _content(cluster, "certificate-authority", folder)
 
         def log_in() -> Credentials:
-            with _usable(self._setting):
+            with _explain_problems(self._setting):
                 return self._log_in(self._entry("user", user), cluster, authorities)
 
         return ApiConnection(
@@ -284,7 +284,7 @@ def _check(value: Any, shape: Any, file: Path, key: str = "") -> None:
                 _check(item, inner, file, f"{key}.{name}" if key else str(name))
 
 
-def _named(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
+def _list_entries(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a kind in a file, by name, without keys that are null."""
     for item in document.get(f"{kind}s") or ():
         content = item.get(kind) or {}

@@ -39,12 +39,10 @@ def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManage
     except (ValueError, ImportError, urllib3.exceptions.HTTPError) as error:
         secret = chosen.rpartition("@")[0].rpartition("://")[2]
         reason = str(error).replace(secret, "...") if secret else error
-        raise ClusterError(
-            f"the proxy {without_password(chosen)} cannot be used: {reason}"
-        ) from None
+        raise ClusterError(f"the proxy {drop_password(chosen)} cannot be used: {reason}") from None
 
 
-def without_password(url: str) -> str:
+def drop_password(url: str) -> str:
     """Return a URL for a message: without a user's name and password."""
     scheme, mark, rest = url.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -34,7 +34,7 @@ def judge(run: NewestRun) -> Judgement:
         return Judgement("finished", _what_lacks(run.release))
     failed = condition_of(job, "Failed")
     if failed:
-        return _failed(failed, run)
+        return _explain_failure(failed, run)
     is_kept = record.get(RecordKey.LEASE) == LEASE_KEPT
     if is_kept and record.get(RecordKey.STATE) == FINISHED:
         return Judgement("finished", _what_lacks(run.release))
@@ -151,7 +151,7 @@ def _what_lacks(release: Release) -> str:
     return "" if note in ("", LEASE_KEPT) else f"its workers were removed: {note}"
 
 
-def _failed(condition: Object, run: NewestRun) -> Judgement:
+def _explain_failure(condition: Object, run: NewestRun) -> Judgement:
     """Explain why a run failed: the last master's message, the time limit or a worker."""
     reason = run.last_failure
     remedy = ""

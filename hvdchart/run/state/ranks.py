@@ -57,7 +57,7 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
 
     With spares or a minimum, the record lists the workers that have ranks in the current attempt.
     """
-    used = _used(record)
+    used = _find_used_ordinals(record)
     for worker in run.workers:
         named = used.get(worker.stateful_set)
         if named is None:
@@ -71,10 +71,10 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
 
 def count_used(record: Mapping[str, str]) -> int:
     """Return how many workers have ranks in the current attempt; 0 if the record lists none."""
-    return sum(len(part) for parts in _used(record).values() for part in parts)
+    return sum(len(part) for parts in _find_used_ordinals(record).values() for part in parts)
 
 
-def _used(record: Mapping[str, str]) -> dict[str, list[range]]:
+def _find_used_ordinals(record: Mapping[str, str]) -> dict[str, list[range]]:
     """Return the ordinals of the workers with ranks, by StatefulSet."""
     try:
         return {

@@ -40,7 +40,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
 def why_ended(pod: Object) -> Problem | None:
     """Explain why a container of a pod ended, even if it runs again; None if no container ended."""
-    if not any(_terminated(pod)):
+    if not any(_list_ends(pod)):
         return None
     diagnosis = diagnose(pod)
     return Problem(diagnosis.reason, diagnosis.remedy, diagnosis.is_permanent)
@@ -81,7 +81,7 @@ def last_failure(masters: Iterable[Object]) -> str:
     ended: list[tuple[str, str]] = []
     evicted: list[str] = []
     for pod in masters:
-        states = list(_terminated(pod))
+        states = list(_list_ends(pod))
         for state in states:
             if state.get("exitCode"):
                 ended.append((str(state.get("finishedAt", "")), _terminated_text(pod, state)))
@@ -101,7 +101,7 @@ def _containers(pod: Object) -> Iterator[Object]:
     yield from status.get("containerStatuses") or []
 
 
-def _terminated(pod: Object) -> Iterator[Object]:
+def _list_ends(pod: Object) -> Iterator[Object]:
     """Yield the ends of a pod's containers: the current state and the previous one."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
         for state in (container.get("lastState"), container.get("state")):

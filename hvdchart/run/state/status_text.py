@@ -30,7 +30,7 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
     if status.stall:
         text = one_line(status.stall.text(), MAX_REASON_CHARACTERS)
-        yield f"stalled{_waited(status, now)}: {text}"
+        yield f"stalled{_describe_wait(status, now)}: {text}"
     if status.warning:
         yield f"warning: {status.warning}"
     if status.reason:
@@ -62,7 +62,7 @@ def _head(status: Status, now: float | None) -> str:
     return text
 
 
-def _waited(status: Status, now: float | None) -> str:
+def _describe_wait(status: Status, now: float | None) -> str:
     """Explain how long ranks have waited for a stalled one; empty if the time is unknown."""
     if now is None or status.stall is None:
         return ""

@@ -69,12 +69,12 @@ class RunView(NewestRun):
             workers_wanted=workers.wanted,
             spares_ready=workers.spares_ready,
             spares_wanted=workers.spares_wanted,
-            pods=tuple(map(self._pod_status, sorted(self.pods, key=_by_name))),
+            pods=tuple(map(self._pod_status, sorted(self.pods, key=_name_key))),
             progress=progress,
             stall=read_stall(self.record) if state == "running" else None,
             failed_rank=self._failed_rank(reason) if state == "failed" else None,
             started=str(metadata.get("creationTimestamp") or ""),
-            ended=self._ended() if state in ("finished", "failed") else "",
+            ended=self._find_end() if state in ("finished", "failed") else "",
             warning=self.rephrase(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
             is_stuck=state == "waiting" and is_stuck(self),
             is_of_script=self.is_of_script,
@@ -100,7 +100,7 @@ class RunView(NewestRun):
         attempt = recorded or min(lost + 1, attempts)
         return attempt, attempts
 
-    def _ended(self) -> str:
+    def _find_end(self) -> str:
         """Return the end time: from the Job, or else from the record."""
         job = self.job or {}
         condition = condition_of(job, "Complete") or condition_of(job, "Failed")
@@ -121,7 +121,7 @@ class RunView(NewestRun):
         )
 
 
-def _by_name(pod: Object) -> tuple[str, int, str]:
+def _name_key(pod: Object) -> tuple[str, int, str]:
     """Sort key: worker-2 comes before worker-10."""
     name = str(pod["metadata"]["name"])
     prefix, _, ordinal = name.rpartition("-")
