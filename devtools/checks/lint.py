@@ -35,12 +35,12 @@ def checks_in_python() -> dict[str, list[str]]:
     # mypy compares the content of modules, so it can reuse the results of an earlier clone at the
     # same path. Checkouts at other paths have different modules at the same time.
     place = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
-    known = cache_dir() / "mypy" / place
+    cache = cache_dir() / "mypy" / place
     return {
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
         "style": [python, "-m", "devtools.checks.style"],
-        "mypy": [python, "-m", "mypy", "--cache-dir", f"{known}"],
+        "mypy": [python, "-m", "mypy", "--cache-dir", f"{cache}"],
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],

@@ -11,7 +11,7 @@ PROGRAM_PAUSE = 1.0
 
 
 def wait_until(
-    condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2
+    condition: Callable[[], object], seconds: float, description: str, pause: float = 0.2
 ) -> None:
     """Call `condition` until it holds.
 
@@ -21,7 +21,7 @@ def wait_until(
     whatever `condition` raises, at once.
     """
     if not holds(condition, seconds, pause):
-        raise AssertionError(f"not within {seconds} s: {what}")
+        raise AssertionError(f"not within {seconds} s: {description}")
 
 
 def holds(condition: Callable[[], object], seconds: float, pause: float = 0.2) -> bool:

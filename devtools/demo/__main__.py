@@ -43,7 +43,7 @@ END_TIMEOUT_SECONDS = 120
 class Demo:
     """The cluster of this demo, and kubectl in the demo's namespace."""
 
-    cluster: clusters.Cluster
+    cluster: clusters.DemoCluster
     kubectl: Kubectl
 
     def helm(self, *arguments: str) -> None:

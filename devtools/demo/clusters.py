@@ -19,7 +19,7 @@ from images.builder.build import archive, build
 
 
 @dataclass(frozen=True)
-class Cluster:
+class DemoCluster:
     """A cluster that has the examples' image.
 
     environment: variables such as KUBECONFIG that select it.
@@ -38,20 +38,20 @@ class Cluster:
         return " ".join([*settings, f"PATH={':'.join(folders)}:$PATH"])
 
 
-def start_localkube(nodes: int = 1) -> Cluster:
+def start_localkube(nodes: int = 1) -> DemoCluster:
     """Ensure that localkube runs with this many nodes, and that all have the examples' image."""
     kubeconfig = cluster.up(nodes=nodes)
     image = build("examples")
     with step(f"load {image.reference} into the cluster"):
         load_everywhere(image.reference)
-    return Cluster(
+    return DemoCluster(
         {"KUBECONFIG": str(kubeconfig)},
         "python -m devtools.localkube down   # stops the cluster",
         {"worker.spread": "Required"} if nodes > 1 else {},
     )
 
 
-def _start_kind() -> Cluster:
+def _start_kind() -> DemoCluster:
     kind = _find_program("kind", "install it, or use CLUSTER=local")
     _find_program("docker", "install Docker and start it: kind needs its engine")
     # A separate file: kind would change the current context of the user's kubeconfig.
@@ -62,12 +62,12 @@ def _start_kind() -> Cluster:
     else:
         _run(kind, "create", "cluster", *here, "--wait", "120s")
     _run(kind, "load", "image-archive", str(archive("examples")), "--name", "hvd")
-    return Cluster(
+    return DemoCluster(
         {"KUBECONFIG": str(kubeconfig)}, "kind delete cluster --name hvd   # removes the cluster"
     )
 
 
-def _use_current_context() -> Cluster:
+def _use_current_context() -> DemoCluster:
     """Return the cluster of the current kubeconfig, which must be able to pull the image $IMAGE.
 
     Raises DevtoolsError when $IMAGE has no tag, and without a current context.
@@ -82,7 +82,7 @@ def _use_current_context() -> Cluster:
             " IMAGE to its name there",
         )
     context = _run(str(tool("kubectl")), "config", "current-context").strip()
-    return Cluster(
+    return DemoCluster(
         {},
         f"(the cluster of context {context!r} is yours and keeps running)",
         {"image.repository": repository, "image.tag": tag},
@@ -100,14 +100,14 @@ def _run(*command: str) -> str:
     return read_output(command, remedy="run it by hand, or use CLUSTER=local")
 
 
-KINDS: dict[str, Callable[[], Cluster]] = {
+KINDS: dict[str, Callable[[], DemoCluster]] = {
     "local": start_localkube,
     "kind": _start_kind,
     "current": _use_current_context,
 }
 
 
-def start(kind: str) -> Cluster:
+def start(kind: str) -> DemoCluster:
     """Ensure that the cluster runs and has the examples' image. kind: one of KINDS.
 
     Raises DevtoolsError when the cluster does not start, when a program that it needs is missing,

@@ -49,21 +49,21 @@ def load_source() -> Node:
 
 def _fill_in(node: Node) -> None:
     """Replace names of limits, patterns and numbers below `node`. Exit for an unknown limit."""
-    known = read_data("resources.json")
+    resources = read_data("resources.json")
     for name, child in node.get("properties", {}).items():
         _fill_in(child)
         for keyword in ("maximum", "maxLength"):
             limit = child.get(keyword)
             if isinstance(limit, str):
-                if limit not in known:
+                if limit not in resources:
                     sys.exit(f"{SOURCE}: {name}: `{keyword}`: resources.json has no {limit}")
-                child[keyword] = known[limit]
+                child[keyword] = resources[limit]
         if "pattern" in child:
-            child["pattern"] = _with_facts(child["pattern"], known)
+            child["pattern"] = _with_facts(child["pattern"], resources)
         if "description" in child:
             child["description"] = _with_facts(
                 child["description"],
-                {**known, name: child["effective"]} if "effective" in child else known,
+                {**resources, name: child["effective"]} if "effective" in child else resources,
             )
     if "items" in node:
         _fill_in(node["items"])

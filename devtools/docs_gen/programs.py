@@ -103,10 +103,10 @@ def strip(text: str) -> str:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = f"{lines[row - 1][:column].rstrip()}\n"
-    kept = _indent("".join(lines))
-    if _instructions(kept) != _instructions(text):
+    code = _indent("".join(lines))
+    if _instructions(code) != _instructions(text):
         raise ValueError("without its comments and docstrings, it is another program")
-    return kept
+    return code
 
 
 def shorten(text: str) -> str:
@@ -136,10 +136,10 @@ def contents() -> dict[str, bytes]:
             continue
         text = path.read_text("utf-8")
         try:
-            kept = strip(text) if path.suffix == ".py" else shorten(text)
+            code = strip(text) if path.suffix == ".py" else shorten(text)
         except (SyntaxError, ValueError) as problem:
             raise ValueError(f"{path}: {problem}") from problem
-        files[path.relative_to(SOURCES).as_posix()] = kept.encode()
+        files[path.relative_to(SOURCES).as_posix()] = code.encode()
 
     def place(file: tuple[str, bytes]) -> tuple[bool, str, int]:
         name, content = file

@@ -132,7 +132,7 @@ def pod_table() -> str:
     for entries in problems.values():
         for sign, entry in entries.items():
             signs.setdefault((entry["remedy"], _what_follows(entry)), []).append(f"`{sign}`")
-    rows = ((", ".join(texts), *what) for what, texts in signs.items())
+    rows = ((", ".join(texts), *cells) for cells, texts in signs.items())
     return table(("Message", "What to do", "The run"), rows)
 
 

@@ -38,7 +38,7 @@ NAMESPACE = "gpu"
 LOST_RUN = "a rank is killed three times, keep, warm ranks"
 DIRECT = {"mode": "direct"}
 WARM = {"mode": "direct", "preload": ["torch", "horovod.torch"]}
-found: dict[str, Any] = {}
+measurements: dict[str, Any] = {}
 
 
 def call(*command: str, check: bool = True) -> str:
@@ -165,12 +165,12 @@ def run(release: str, script: Path, values: dict[str, Any]) -> dict[str, Any]:
 def attempt(name: str, function: Callable[[], Any]) -> None:
     began = time.monotonic()
     try:
-        found[name] = function()
+        measurements[name] = function()
     except Exception as problem:  # noqa: BLE001 - the next run may work
-        found[name] = f"FAILED {type(problem).__name__}: {problem}"[-3500:]
+        measurements[name] = f"FAILED {type(problem).__name__}: {problem}"[-3500:]
     print(f"{name} ({time.monotonic() - began:.1f} s)", flush=True)
     # The last result counts: a time limit loses only later runs.
-    print("RESULT", json.dumps(found), flush=True)
+    print("RESULT", json.dumps(measurements), flush=True)
 
 
 def look(script: Path) -> dict[str, Any]:
@@ -249,12 +249,12 @@ def main() -> int:
     if not PLUGIN.exists():
         raise SystemExit("the local Kubernetes does not run: run the stage cluster-start before")
     try:
-        found["allocatable nvidia.com/gpu"] = allocatable()
+        measurements["allocatable nvidia.com/gpu"] = allocatable()
         run_all()
     finally:
         end_plugin()
         localkube.down()
-    failed = [name for name, result in found.items() if str(result).startswith("FAILED")]
+    failed = [name for name, result in measurements.items() if str(result).startswith("FAILED")]
     return 1 if failed else 0
 
 

@@ -48,9 +48,11 @@ def prepare() -> None:
     for plugin in CNI_PLUGINS.iterdir():
         if not (standard / plugin.name).exists():
             shutil.copy2(plugin, standard)
-    known = subprocess.run(["ldconfig", "-p"], check=True, capture_output=True, text=True).stdout
+    libraries = subprocess.run(
+        ["ldconfig", "-p"], check=True, capture_output=True, text=True
+    ).stdout
     for library in LIBRARIES.iterdir():
-        if f"\t{library.name} " not in known:
+        if f"\t{library.name} " not in libraries:
             shutil.copy2(library, "/usr/local/lib")
     subprocess.run(["ldconfig"], check=True)
     if " - cgroup" not in Path("/proc/self/mountinfo").read_text():

@@ -248,12 +248,12 @@ def check_elastic_state() -> None:
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=1)
     state.sync()
     state.commit()
-    kept = [p.detach().clone() for p in model.parameters()]
+    parameters = [p.detach().clone() for p in model.parameters()]
     optimizer.zero_grad()
     model(torch.ones(2, 64, device="cuda")).sum().backward()
     optimizer.step()
     state.restore()
-    assert all(torch.equal(a, b) for a, b in zip(kept, model.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(parameters, model.parameters(), strict=True))
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 

@@ -25,7 +25,7 @@ from devtools.localkube.processes import ctr_command
 
 
 @dataclass(frozen=True)
-class Image:
+class LoadedImage:
     """id: the digest of its config, "sha256:...". names: complete, see full_name. is_skipped: the
     cluster already had it under these names.
     """
@@ -43,7 +43,7 @@ class BuilderImage:
 
     builder: str
     reference: str
-    image: Image
+    image: LoadedImage
     layers: tuple[str, ...]
 
     def export_command(self) -> list[str]:
@@ -71,7 +71,7 @@ def full_name(reference: str) -> str:
     return reference if ":" in last or "@" in last else f"{reference}:latest"
 
 
-def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
+def load(source: str | Path, instance: Instance | None = None) -> list[LoadedImage]:
     """Load an OCI or docker archive (a path), or an image from Buildah's, Podman's or Docker's
     storage.
 
@@ -90,7 +90,7 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
     return [_load_from_builder(instance, find(str(source)))]
 
 
-def load_everywhere(source: str) -> list[Image]:
+def load_everywhere(source: str) -> list[LoadedImage]:
     """Load it into every running node of the current cluster, as `load` does.
 
     Each node has its own store. Return the images of all nodes, the first node's first.
@@ -115,7 +115,7 @@ def find(reference: str) -> BuilderImage:
             else:
                 digest = details[0]["Id"]
                 layers = details[0]["RootFS"]["Layers"]
-            image = Image(f"sha256:{digest.removeprefix('sha256:')}", (full_name(reference),))
+            image = LoadedImage(f"sha256:{digest.removeprefix('sha256:')}", (full_name(reference),))
             return BuilderImage(builder, reference, image, tuple(layers))
     searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"
     raise DevtoolsError(
@@ -124,7 +124,7 @@ def find(reference: str) -> BuilderImage:
     )
 
 
-def _load_archive(instance: Instance, archive: Path) -> list[Image]:
+def _load_archive(instance: Instance, archive: Path) -> list[LoadedImage]:
     """Load every image of the archive. Raises DevtoolsError when containerd cannot read it, and for
     an image without a name or for several platforms.
     """
@@ -146,20 +146,20 @@ def _load_archive(instance: Instance, archive: Path) -> list[Image]:
         names.setdefault(manifest["config"]["digest"], []).append(full_name(name))
     loaded = []
     for digest, every in names.items():
-        image = Image(digest, tuple(dict.fromkeys(every)))
+        image = LoadedImage(digest, tuple(dict.fromkeys(every)))
         after = _tag(instance, image, imported)
         same = all(before.get(name) == after[name] for name in (image.id, *image.names))
-        loaded.append(Image(image.id, image.names, is_skipped=same))
+        loaded.append(LoadedImage(image.id, image.names, is_skipped=same))
     return loaded
 
 
-def _load_from_builder(instance: Instance, source: BuilderImage) -> Image:
+def _load_from_builder(instance: Instance, source: BuilderImage) -> LoadedImage:
     """Load an image from a builder's storage."""
     image = source.image
     manifests = read_manifests(instance)
     digests = {manifests.get(name) for name in (image.id, *image.names)}
     if len(digests) == 1 and None not in digests:
-        return Image(image.id, image.names, is_skipped=True)
+        return LoadedImage(image.id, image.names, is_skipped=True)
     known_layers = layer_sizes(instance, manifests)
     missing = [digest for digest in source.layers if digest not in known_layers]
     if source.builder == "buildah" and 2 * len(missing) < len(source.layers):
@@ -226,7 +226,7 @@ def _parse_import(output: str) -> dict[str, str]:
     return dict(re.findall(r"^unpacking (\S+) \((sha256:[0-9a-f]{64})\)", output, re.MULTILINE))
 
 
-def _tag(instance: Instance, image: Image, imported: Mapping[str, str]) -> dict[str, str]:
+def _tag(instance: Instance, image: LoadedImage, imported: Mapping[str, str]) -> dict[str, str]:
     """Give an imported image all its names and its id. Remove images that lost their last name to
     it; containers that run from those continue. Return the resulting names of the store.
 

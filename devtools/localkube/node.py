@@ -61,7 +61,7 @@ class ProcessState:
     listener: socket.socket | None = None
 
 
-class Node:
+class LocalNode:
     """Starts, watches and restarts its processes until it is killed."""
 
     def __init__(self, instance: Instance, processes: list[Process]) -> None:
@@ -183,7 +183,7 @@ def main() -> None:
     if sys.stdin.readline() != "go\n":
         sys.exit("node: the process that started it has ended")
     set_up_namespaces(instance)
-    Node(instance, all_processes(instance, Path(kube), Path(coredns))).run_forever()
+    LocalNode(instance, all_processes(instance, Path(kube), Path(coredns))).run_forever()
 
 
 if __name__ == "__main__":

@@ -76,13 +76,13 @@ def check_network(instance: Instance) -> None:
 
 def check_space(instance: Instance) -> None:
     """Raise DevtoolsError when the disks of state and images have too little space."""
-    for what, path in (("state", instance.state), ("store", instance.store)):
+    for name, path in (("state", instance.state), ("store", instance.store)):
         free = shutil.disk_usage(_existing(path)).free
-        if free < NEEDED_SPACE[what]:
+        if free < NEEDED_SPACE[name]:
             raise DevtoolsError(
-                f"{path}: {free / 1e9:.1f} GB free, {NEEDED_SPACE[what] / 1e9:.1f} GB needed",
+                f"{path}: {free / 1e9:.1f} GB free, {NEEDED_SPACE[name] / 1e9:.1f} GB needed",
                 "free some space"
-                + ("" if what == "state" else ", or set HVD_CACHE to a directory elsewhere"),
+                + ("" if name == "state" else ", or set HVD_CACHE to a directory elsewhere"),
             )
 
 

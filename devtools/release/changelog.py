@@ -81,8 +81,8 @@ def write_version(version: str, day: str = UNRELEASED, root: Path = ROOT) -> Non
     """
     for name, before in VERSIONED.items():
         line = re.compile(rf"^({re.escape(before)})[^\s\"]+", re.MULTILINE)
-        text, found = line.subn(rf"\g<1>{version}", (root / name).read_text("utf-8"), count=1)
-        if not found:
+        text, count = line.subn(rf"\g<1>{version}", (root / name).read_text("utf-8"), count=1)
+        if not count:
             raise DevtoolsError(f"{name} has no line `{before}...`", "restore the line")
         (root / name).write_text(text, "utf-8")
     log = root / "CHANGELOG.md"

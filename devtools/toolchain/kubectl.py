@@ -62,9 +62,9 @@ class Kubectl:
                 if accept(line.strip()):
                     process.terminate()
                     return line.strip()
-        what = " ".join(arguments)
+        target = " ".join(arguments)
         raise DevtoolsError(
-            f"`kubectl get {what} --watch` did not show the awaited state within {seconds} s",
+            f"`kubectl get {target} --watch` did not show the awaited state within {seconds} s",
             f"see what keeps it: kubectl --namespace {self.namespace} describe {arguments[0]}",
         )
 

@@ -88,10 +88,10 @@ def package_sources(suite: str, distribution: str, apt: Path = _APT) -> list[str
     matching = [entry for entry in entries if _has_suite(entry, suite)]
     machine = platform.freedesktop_os_release()
     if not matching and machine.get("ID") == distribution:
-        own = machine.get("VERSION_CODENAME", "")
-        matching = [entry for entry in entries if _has_suite(entry, own)]
+        codename = machine.get("VERSION_CODENAME", "")
+        matching = [entry for entry in entries if _has_suite(entry, codename)]
         for entry in matching:
-            entry["Suites"] = re.sub(rf"\b{re.escape(own)}\b", suite, entry["Suites"])
+            entry["Suites"] = re.sub(rf"\b{re.escape(codename)}\b", suite, entry["Suites"])
     chosen = [entry for entry in matching if _is_enabled(entry)] or matching
     return [_text(entry) for entry in chosen]
 

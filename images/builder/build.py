@@ -162,13 +162,13 @@ def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engi
     if complete and all(engine.key(reference) == key for reference in references):
         note(f"{image.reference} is built already ({key})")
         return key
-    kept = kept_name(image.reference, key)
-    if complete and engine.key(kept) == key:
-        engine.tag(kept, references)
+    kept_reference = kept_name(image.reference, key)
+    if complete and engine.key(kept_reference) == key:
+        engine.tag(kept_reference, references)
         note(f"{image.reference} was built before from the same content ({key})")
     else:
-        _run_build(image, base, [*references, kept], key, wheels, engine)
-    for old in touch_and_evict(kept):
+        _run_build(image, base, [*references, kept_reference], key, wheels, engine)
+    for old in touch_and_evict(kept_reference):
         engine.remove(old)
     return key
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
 from images.builder.parameters import (
-    Option,
+    ParameterOption,
     Row,
     choose,
     read_option,
@@ -76,7 +76,7 @@ class Image:
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what Horovod is compiled with
     packages: tuple[str, ...] = ()  # of the release, that every rank needs
     environment: tuple[str, ...] = ()  # NAME=VALUE, beside what the Dockerfile sets
-    choices: Mapping[str, Option] = field(default_factory=dict)
+    choices: Mapping[str, ParameterOption] = field(default_factory=dict)
     combinations: tuple[Row, ...] = ()  # versions that work together; empty: any
     tested: When = When.ALWAYS
 
@@ -118,11 +118,13 @@ def load_catalogue(
         parent = images.get(entry.get("from", ""))
         wanted = dict(overrides or {}) if not chain or name in chain else {}
         images[name] = source.read_image(name, entry, parent, wanted)
-    known = {key for name in chain or images if name in images for key in images[name].parameters}
-    for key in sorted(set(overrides or {}) - known):
+    parameters = {
+        key for name in chain or images if name in images for key in images[name].parameters
+    }
+    for key in sorted(set(overrides or {}) - parameters):
         whose = f"{target} has no" if chain else "no image has"
         raise DevtoolsError(
-            f"--set {key}: {whose} such parameter", f"use one of {', '.join(sorted(known))}"
+            f"--set {key}: {whose} such parameter", f"use one of {', '.join(sorted(parameters))}"
         )
     return images
 
@@ -176,7 +178,7 @@ def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[
 class _Parameters:
     """What `--set` can change of an image, beside the parameters of its parent."""
 
-    options: Mapping[str, Option]
+    options: Mapping[str, ParameterOption]
     combinations: tuple[Row, ...]
     defaults: Mapping[str, str]
     chosen: Mapping[str, str]
@@ -199,12 +201,12 @@ class _Source:
         parent: Image | None,
         overrides: Mapping[str, str],
     ) -> Image:
-        where = f"{self.file}: images.{name}"
-        self._check(where, entry, parent)
-        own = self._read_parameters(name, where, entry, overrides)
-        parameters = {**(parent.parameters if parent else {}), **own.chosen}
-        defaults = {**(parent.defaults if parent else {}), **own.defaults}
-        options = {*own.options, *(parent.options if parent else ())}
+        place = f"{self.file}: images.{name}"
+        self._check(place, entry, parent)
+        own_parameters = self._read_parameters(name, place, entry, overrides)
+        parameters = {**(parent.parameters if parent else {}), **own_parameters.chosen}
+        defaults = {**(parent.defaults if parent else {}), **own_parameters.defaults}
+        options = {*own_parameters.options, *(parent.options if parent else ())}
         environment = entry.get("environment", {})
         return Image(
             name=name,
@@ -217,37 +219,37 @@ class _Source:
             defaults=defaults,
             options={key: value for key, value in parameters.items() if key in options},
             parent=parent.name if parent else None,
-            base=None if parent else self._base(where, parameters.get("suite")),
+            base=None if parent else self._base(place, parameters.get("suite")),
             suite=parameters.get("suite"),
             suites=tuple(self.bases),
             framework=entry.get("framework"),
             features=tuple(entry.get("features", ())),
             packages=tuple(sorted(entry.get("packages", ()))),
             environment=tuple(f"{key}={value}" for key, value in environment.items()),
-            choices=own.options,
-            combinations=own.combinations,
+            choices=own_parameters.options,
+            combinations=own_parameters.combinations,
             tested=When(entry.get("tested", When.ALWAYS)),
         )
 
-    def _check(self, where: str, entry: Mapping[str, Any], parent: Image | None) -> None:
+    def _check(self, place: str, entry: Mapping[str, Any], parent: Image | None) -> None:
         if wrong := sorted(set(entry) - _KEYS):
             keys = ", ".join(sorted(_KEYS))
-            raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {keys}")
+            raise DevtoolsError(f"{place} has unknown keys: {', '.join(wrong)}", f"use {keys}")
         if "from" in entry and parent is None:
             raise DevtoolsError(
-                f"{where}.from is {entry['from']!r}, and no image above has that name",
+                f"{place}.from is {entry['from']!r}, and no image above has that name",
                 "put the image that it builds on above it",
             )
 
     def _read_parameters(
-        self, name: str, where: str, entry: Mapping[str, Any], overrides: Mapping[str, str]
+        self, name: str, place: str, entry: Mapping[str, Any], overrides: Mapping[str, str]
     ) -> _Parameters:
         versions = entry["versions"]
         listed = isinstance(versions, list)
         shared = self.shared if "framework" in entry else {}
-        rows = tuple(read_rows(f"{where}.versions", versions if listed else [versions], shared))
+        rows = tuple(read_rows(f"{place}.versions", versions if listed else [versions], shared))
         options = {
-            key: read_option(f"{where}.options.{key}", value)
+            key: read_option(f"{place}.options.{key}", value)
             for key, value in entry.get("options", {}).items()
         }
         defaults = {key: values[0] for key, values in rows[0].items()} if rows else {}
@@ -261,10 +263,10 @@ class _Source:
         chosen = choose(name, defaults, combinations, wanted, allows_untested=self.allows_untested)
         return _Parameters(options, combinations, defaults, chosen)
 
-    def _base(self, where: str, suite: str | None) -> str:
+    def _base(self, place: str, suite: str | None) -> str:
         if suite is None or suite not in self.bases:
             raise DevtoolsError(
-                f"{where}: suite {suite!r} has no base",
+                f"{place}: suite {suite!r} has no base",
                 f"use one of {', '.join(self.bases)}, or add its public image to `bases`",
             )
         return self.bases[suite]
@@ -285,7 +287,7 @@ def _reference(
     return Template(template).substitute(parameters) + "".join(sorted(suffixes))
 
 
-def _check_override(where: str, value: str, option: Option | None) -> str:
+def _check_override(place: str, value: str, option: ParameterOption | None) -> str:
     if option is not None:
-        return option.check(where, value)
-    return read_words(where, value)[0]
+        return option.check(place, value)
+    return read_words(place, value)[0]

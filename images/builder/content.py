@@ -107,7 +107,7 @@ def compiled_in(image: Image) -> Mapping[str, str]:
 
 def wheel_key(image: Image) -> str:
     """Return a key of everything that the compiled Horovod depends on."""
-    own = [
+    toolchain_files = [
         file
         for place in image.contents
         for pattern in ("toolchain.py", "toolkit.*")
@@ -117,7 +117,7 @@ def wheel_key(image: Image) -> str:
     names += ["wheel.txt", "notices.txt", "horovod.cdx.json"] if is_portable(image) else []
     files = [
         *(image.context / "common" / name for name in names),
-        *sorted(own),
+        *sorted(toolchain_files),
         *sorted(image.folder.glob("series")),
         *build_horovod.patches(image.folder),
     ]

@@ -19,19 +19,19 @@ _CONDITIONAL = re.compile(r"(?P<text>.+) if (?P<key>[a-z0-9-]+)=(?P<value>\S+)")
 
 
 @dataclass(frozen=True)
-class Option:
+class ParameterOption:
     """A choice of some of `words`, separated by commas."""
 
     words: tuple[str, ...]
     default: str
 
-    def check(self, where: str, value: str) -> str:
+    def check(self, place: str, value: str) -> str:
         """Return the words of `value` in the option's order. Raises DevtoolsError for others."""
         asked = value.split(",")
         unknown = [word for word in asked if word not in self.words]
         if unknown:
             raise DevtoolsError(
-                f"{where}={value}: {unknown[0]!r} is not a choice",
+                f"{place}={value}: {unknown[0]!r} is not a choice",
                 f"use some, separated by commas, of {', '.join(self.words)}",
             )
         return ",".join(word for word in self.words if word in asked)
@@ -78,7 +78,7 @@ def _accepts(row: Row, key: str, value: str) -> bool:
 
 
 def read_rows(
-    where: str, written: Sequence[Mapping[str, object]], shared: Mapping[str, str]
+    place: str, written: Sequence[Mapping[str, object]], shared: Mapping[str, str]
 ) -> list[Row]:
     """Return the rows of `versions` with the keys of `shared`.
 
@@ -86,29 +86,32 @@ def read_rows(
     """
     rows: list[Row] = []
     for number, item in enumerate(written):
-        place = f"{where}[{number}]"
-        rows.append({key: read_words(f"{place}.{key}", v) for key, v in {**shared, **item}.items()})
+        row_place = f"{place}[{number}]"
+        rows.append(
+            {key: read_words(f"{row_place}.{key}", v) for key, v in {**shared, **item}.items()}
+        )
         if set(rows[number]) != set(rows[0]):
             raise DevtoolsError(
-                f"{place} has the keys {', '.join(item)}, and the first row {', '.join(rows[0])}",
+                f"{row_place} has the keys {', '.join(item)}, and the first row "
+                f"{', '.join(rows[0])}",
                 "give all rows the same keys",
             )
     return rows
 
 
-def read_option(where: str, written: Mapping[str, object]) -> Option:
+def read_option(place: str, written: Mapping[str, object]) -> ParameterOption:
     """Return an entry of `options` of versions.yaml.
 
     Raises DevtoolsError if it is malformed.
     """
-    words = read_words(f"{where}.some of", written["some of"])
-    default = ",".join(read_words(f"{where}.default", written["default"]))
-    option = Option(words, default)
-    option.check(f"{where}.default", default)
+    words = read_words(f"{place}.some of", written["some of"])
+    default = ",".join(read_words(f"{place}.default", written["default"]))
+    option = ParameterOption(words, default)
+    option.check(f"{place}.default", default)
     return option
 
 
-def read_words(where: str, value: object) -> tuple[str, ...]:
+def read_words(place: str, value: object) -> tuple[str, ...]:
     """Return one word or the words of a list.
 
     Raises DevtoolsError for anything else: YAML reads an unquoted 3.10 as the number 3.1.
@@ -116,7 +119,7 @@ def read_words(where: str, value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
     for item in values:
         if not isinstance(item, str) or not _WORD.fullmatch(item):
-            raise DevtoolsError(f"{where} is {item!r}, expected a word", 'quote versions: "3.11"')
+            raise DevtoolsError(f"{place} is {item!r}, expected a word", 'quote versions: "3.11"')
     return tuple(values)
 
 

@@ -116,8 +116,8 @@ def build_and_test(name: str) -> Path:
 
 def tests_of(image: Image) -> list[Path]:
     """Return the tests that run in an image which is tested separately."""
-    own = [file for patch, file in _OF_PATCHES.items() if has_patch(image, patch)]
-    return [_TESTS / "test_runtimes.py", *own, SEPARATE]
+    patch_tests = [file for patch, file in _OF_PATCHES.items() if has_patch(image, patch)]
+    return [_TESTS / "test_runtimes.py", *patch_tests, SEPARATE]
 
 
 def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
