@@ -59,10 +59,10 @@ class DevicePlugin(NamedTuple):
 
 def device_plugin(resources: Iterable[str]) -> DevicePlugin | None:
     """Return the device plugin that passes these resources in a variable; None without one."""
-    known = read_data("resources.json")["devicePlugin"]
-    if not any(is_gpu(name) and re.fullmatch(known["resources"], name) for name in resources):
+    plugin = read_data("resources.json")["devicePlugin"]
+    if not any(is_gpu(name) and re.fullmatch(plugin["resources"], name) for name in resources):
         return None
-    return DevicePlugin(known["variable"], tuple(known["values"]))
+    return DevicePlugin(plugin["variable"], tuple(plugin["values"]))
 
 
 def max_workers() -> int:
@@ -84,8 +84,8 @@ def is_charts_variable(name: str) -> bool:
 
 def is_ranks_variable(name: str) -> bool:
     """Return whether this variable has a rank's position; the chart always overrides it."""
-    known = read_data("launcher_options.json")
-    groups = (*known["rankVariables"].values(), *known["placeVariables"].values())
+    options = read_data("launcher_options.json")
+    groups = (*options["rankVariables"].values(), *options["placeVariables"].values())
     return any(name in names for names in groups)
 
 

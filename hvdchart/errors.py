@@ -120,9 +120,9 @@ class ClusterError(HvdchartError, exit_code=7):
 class NoRunError(ClusterError):
     """The namespace has no run of this name, or the run was removed."""
 
-    def __init__(self, name: str, namespace: str, why: str = "") -> None:
+    def __init__(self, name: str, namespace: str, reason: str = "") -> None:
         elsewhere = f"list its runs: hvdchart list -n {namespace}, or those of --all-namespaces"
-        super().__init__(f"no run {name} in namespace {namespace}: {why or elsewhere}")
+        super().__init__(f"no run {name} in namespace {namespace}: {reason or elsewhere}")
 
 
 class RunFailedError(HvdchartError, exit_code=8):

@@ -53,7 +53,7 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
         return
     there = ".".join(map(str, theirs))
     here = ".".join(map(str, version))
-    named = f"image {image.reference}, because {image.why}," if image else "the image"
+    named = f"image {image.reference}, because {image.reason}," if image else "the image"
     remedy = f"name an image with Python {here} (image=, or that of the spec)"
     if tuple(theirs) >= _OLDEST:
         remedy = f"run this program with Python {there}, or {remedy}"

@@ -181,10 +181,10 @@ class CallRelease:
                 connection.end_server()
                 lost = [pod for pod in run.pods if pod["metadata"]["name"] in gone]
                 problem = next(filter(None, map(why_ended, lost)), None)
-                why = "its pod has ended, or was replaced"
+                reason = "its pod has ended, or was replaced"
                 if problem:
-                    why = self._words(f"{problem.reason}; {problem.remedy}".rstrip("; "))
-                return f"lost {join_names(gone)}: {why}"
+                    reason = self._words(f"{problem.reason}; {problem.remedy}".rstrip("; "))
+                return f"lost {join_names(gone)}: {reason}"
         return str(error) if is_lost else ""
 
 

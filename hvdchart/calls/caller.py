@@ -165,29 +165,29 @@ class Caller:
         image = self._source.image
         if image is None:
             return
-        self._report_once(f"image {image.reference}, because {image.why}; image= names another")
+        self._report_once(f"image {image.reference}, because {image.reason}; image= names another")
         folder = self._code
         text = read_text(folder / REQUIREMENTS) if folder else ""
         lacks = image.lacking(without_own(call.modules, [folder] if folder else []), text)
         if lacks:
             add = " and ".join(lacks)
-            where = f"in {folder}" if folder else "in a folder, and code= of that folder"
+            place = f"in {folder}" if folder else "in a folder, and code= of that folder"
             self._report_once(
-                f"warning: the image lacks what the call uses: add {add} to {REQUIREMENTS} {where}"
+                f"warning: the image lacks what the call uses: add {add} to {REQUIREMENTS} {place}"
             )
 
-    def close(self, why: str = "") -> None:
+    def close(self, reason: str = "") -> None:
         """End a call, also in another thread, the run and its workers, and remove the release.
 
-        If `why` is given, the output gives this reason. Raises HelmError and ClusterError: then
+        If `reason` is given, the output gives this reason. Raises HelmError and ClusterError: then
         call it again, or the end of this program will. In a fork, it does nothing.
         """
         if os.getpid() != self._process:
             return
         self._is_closed = True
         release = self._release
-        if why and release:
-            self._report(f"removing release {self._plan.spec.name}: {why}")
+        if reason and release:
+            self._report(f"removing release {self._plan.spec.name}: {reason}")
         if release and release.connection:
             release.connection.end(RunFailedError(_CLOSED))
         with self._lock:
@@ -225,10 +225,10 @@ class Caller:
             answer = release.connect(self._check_open)
             if isinstance(answer, Connection):
                 return release, answer
-            why = release.why_again(answer, is_new=is_new, idle=self._idle)
-            if not why:
+            reason = release.why_again(answer, is_new=is_new, idle=self._idle)
+            if not reason:
                 self._give_up(answer, release.cluster.namespace)
-            self._report(why)
+            self._report(reason)
             self._remove()
 
     def _give_up(self, run: RunView, namespace: str) -> NoReturn:
@@ -240,8 +240,8 @@ class Caller:
         # The next call installs a release again. If the removal fails now, it is repeated then.
         with suppress(HvdchartError):
             self._remove()
-        what = "cannot start" if status.is_stuck else "has ended"
-        raise RunFailedError(f"the run {what}, and the next call starts another:\n{lines}")
+        state = "cannot start" if status.is_stuck else "has ended"
+        raise RunFailedError(f"the run {state}, and the next call starts another:\n{lines}")
 
     def _install(self, spec: Spec) -> CallRelease:
         """Install the release, or upgrade it. After a failure, the next call installs it again."""

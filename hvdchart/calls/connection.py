@@ -374,16 +374,16 @@ def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> No
             raise RunFailedError(f"rank {rank}: {reason}")
         raise RanksError(f"rank {rank} has ended without a result; its output may say why")
     host, text, problem, pickled = pickle.loads(content)  # noqa: S301 - docs/security.md
-    where = f"rank {rank} on {host}"
+    rank_name = f"rank {rank} on {host}"
     if problem:
-        raise CallError(f"{where}: {problem}")
+        raise CallError(f"{rank_name}: {problem}")
     error = None
     # The caller may lack the module of the class, or the constructor may need other arguments.
     with suppress(Exception):
         error = pickle.loads(pickled) if pickled else None  # noqa: S301
     if isinstance(error, Exception):
-        raise error from RemoteTraceback(f"{where}:\n{text}")
-    raise RunFailedError(f"{where} has failed:\n{text}")
+        raise error from RemoteTraceback(f"{rank_name}:\n{text}")
+    raise RunFailedError(f"{rank_name} has failed:\n{text}")
 
 
 def _load(rank: int, content: bytes) -> Any:

@@ -109,8 +109,8 @@ class Settings(RunSettings):
         """Raise SpecError for run settings beside a spec, and for settings of a wrong type."""
         arguments = self.given()
         if self.spec is not None and arguments:
-            where = "keys of the spec, or no spec="
-            raise SpecError("the settings", join_names(arguments), "given beside spec=", where)
+            expected = "keys of the spec, or no spec="
+            raise SpecError("the settings", join_names(arguments), "given beside spec=", expected)
         common = {each.name for each in dataclasses.fields(RunSettings)}
         check_kinds({name: value for name, value in vars(self).items() if name not in common})
         if self.output is not None and not hasattr(self.output, "write"):

@@ -92,10 +92,10 @@ def bench(
     trials = turns_of(tried, turns)
     benchmark = bench_plan(plan, trials, words)
     cluster, helm = helm_options.connect()
-    where = f"{benchmark.spec.name} --namespace {cluster.namespace}"
+    target = f"{benchmark.spec.name} --namespace {cluster.namespace}"
     say(
         f"{', '.join(map(str, tried))} workers, {turns} turns, in run {benchmark.spec.name}; its "
-        f"output until it is uninstalled: hvdchart logs {where}"
+        f"output until it is uninstalled: hvdchart logs {target}"
     )
     result = {
         "name": plan.spec.name,

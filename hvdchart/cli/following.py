@@ -115,11 +115,11 @@ def _upgrade(
     try:
         return upgrade(name, cluster.namespace, values, helm, create_namespace=create_namespace)
     except KeyboardInterrupt:
-        where = f"{name} --namespace {cluster.namespace}"
+        target = f"{name} --namespace {cluster.namespace}"
         note(
             "",
-            f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
-            f"it again to complete it, or remove it with hvdchart undeploy {where}",
+            f"interrupted while Helm changed release {name}: see hvdchart status {target}; deploy "
+            f"it again to complete it, or remove it with hvdchart undeploy {target}",
         )
         raise
     except (HelmError, ClusterError):

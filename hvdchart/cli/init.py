@@ -47,9 +47,11 @@ def init(
 
     chosen = TEMPLATES.get(template)
     if chosen is None:
-        known = "\n".join(f"  {each.name}: {each.about}" for each in TEMPLATES.values())
+        listed = "\n".join(f"  {each.name}: {each.about}" for each in TEMPLATES.values())
         near = nearest(template, TEMPLATES)
-        raise typer.BadParameter(f"--template {template}: there is none{near}; use one of\n{known}")
+        raise typer.BadParameter(
+            f"--template {template}: there is none{near}; use one of\n{listed}"
+        )
     target = Path(name)
     files = make_project(target, name, chosen, image, has_dockerfile=dockerfile)
     show(*map(str, files))

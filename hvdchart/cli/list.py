@@ -53,5 +53,5 @@ def list_(
         # the namespace.
         if not all_namespaces and cluster.namespace_object() == {}:
             raise ClusterError(f"there is no namespace {cluster.namespace}")
-        where = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"
-        note(f"no runs {where}")
+        scope = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"
+        note(f"no runs {scope}")

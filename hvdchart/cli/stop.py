@@ -31,5 +31,5 @@ def stop(
     if not before.over:
         show(f"run {name} stopped; {again}")
     else:
-        what = "its workers are removed" if before.workers_left else "nothing was left to stop"
-        show(f"run {name} has {before.state} already: {what}; {again}")
+        outcome = "its workers are removed" if before.workers_left else "nothing was left to stop"
+        show(f"run {name} has {before.state} already: {outcome}; {again}")

@@ -114,14 +114,14 @@ class Command(TyperCommand):
         last = arguments[-1].name if arguments else None
         if last not in _FOREIGN:
             return ""
-        what, before = _FOREIGN[last]
+        subject, before = _FOREIGN[last]
         command_words, foreign = _sort_words(args, self._takes_value(ctx), before)
         # A spec has no arguments.
         is_spec = last == "sources" and not any(word.endswith(".py") for word in command_words[:1])
         if not foreign or is_spec:
             return ""
         line = shlex.join([*ctx.command_path.split(), *command_words, "--", *foreign])
-        return f" {what} go after --: {line}"
+        return f" {subject} go after --: {line}"
 
 
 def _where_to_find(parameter: Any) -> str:

@@ -66,7 +66,7 @@ def _signals(path: Path) -> Iterator[None]:
     """
     while True:
         yield
-        while (known := _identity(path)) is None:
+        while (identity := _identity(path)) is None:
             time.sleep(_TICK_MILLISECONDS / 1000)
         is_new = True
         with suppress(FileNotFoundError), closing(_watch(path)) as changes:
@@ -76,7 +76,7 @@ def _signals(path: Path) -> Iterator[None]:
                 if changed or is_new:
                     yield
                 is_new = False
-                if _identity(path) != known:
+                if _identity(path) != identity:
                     break
 
 

@@ -36,7 +36,7 @@ Comments = dict[tuple[str | int, ...], str]
 
 
 @dataclass
-class Group:
+class DiscoveredGroup:
     """Equal nodes and the spec's entry for them; `comments` by the path of a key in the entry."""
 
     name: str
@@ -49,7 +49,7 @@ class Group:
 class Discovery:
     """The groups, and notes on all of them: excluded nodes, and what the API does not provide."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[DiscoveredGroup, ...]
     notes: tuple[str, ...]
 
     def spec(self, name: str) -> dict[str, Plain]:
@@ -82,7 +82,7 @@ def discover(
     """
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
-    groups = [Group("", equal) for equal in _equal_nodes(usable)]
+    groups = [DiscoveredGroup("", equal) for equal in _equal_nodes(usable)]
     _set_names(groups)
     for group in groups:
         others = [node for node in facts if node not in group.nodes]
@@ -131,7 +131,7 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
             yield sorted(near, key=lambda node: node.name)
 
 
-def _set_names(groups: list[Group]) -> None:
+def _set_names(groups: list[DiscoveredGroup]) -> None:
     """Name each group after its GPUs or its kind of instance; equal names get a number."""
     taken: set[str] = {"master"}
     for group in groups:
@@ -151,7 +151,7 @@ def _set_names(groups: list[Group]) -> None:
         group.name = name
 
 
-def _describe(group: Group, others: list[NodeFacts], are_pods_known: bool) -> None:
+def _describe(group: DiscoveredGroup, others: list[NodeFacts], are_pods_known: bool) -> None:
     node = group.nodes[0]
     entry = group.entry
     comments = group.comments
@@ -182,7 +182,7 @@ def _describe(group: Group, others: list[NodeFacts], are_pods_known: bool) -> No
         _describe_reserve(group, memory)
 
 
-def _describe_cpus(group: Group, node: NodeFacts) -> None:
+def _describe_cpus(group: DiscoveredGroup, node: NodeFacts) -> None:
     cpus = node.capacity["cpu"] // 1000
     threads = node.threads_per_core or 1
     cores = max(1, cpus // threads)
@@ -231,7 +231,7 @@ def _unique_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str, 
     return {}
 
 
-def _describe_reserve(group: Group, memory: int) -> None:
+def _describe_reserve(group: DiscoveredGroup, memory: int) -> None:
     """Reserve the largest share that the kubelet, DaemonSets and the master take of any node."""
 
     def kubelet(name: str) -> int:

@@ -143,8 +143,8 @@ def check_before_install(
     missing = _find_missing(cluster, objects_named(values))
     if missing:
         force = word("`--force` where something else creates it later")
-        where = f"in namespace {cluster.namespace}"
-        raise ClusterError(f"there is no {join_names(missing)} {where}; create it, or {force}")
+        scope = f"in namespace {cluster.namespace}"
+        raise ClusterError(f"there is no {join_names(missing)} {scope}; create it, or {force}")
     nodes = cluster.list_or_none("nodes")
     if not nodes:
         return

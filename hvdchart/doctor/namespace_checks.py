@@ -238,14 +238,14 @@ def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tupl
             if resource in pod.limits:
                 continue
             wanted = pod.requests.get(resource, Fraction(0))
-            why = "its request"
+            reason = "its request"
             if resource == "memory" and pod.ranks and wanted < import_memory(pod.ranks):
                 wanted = Fraction(import_memory(pod.ranks))
-                why = f"what {pluralize(pod.ranks, 'rank')} may take before training"
+                reason = f"what {pluralize(pod.ranks, 'rank')} may take before training"
             if default < wanted:
                 yield (
                     f"limit range {name} limits {resource} of {pod.name} to "
-                    f"{_text(resource, default)}, which is less than {why}: "
+                    f"{_text(resource, default)}, which is less than {reason}: "
                     f"{_text(resource, wanted)}",
                     f"set {pod.key(f'limits.{resource}')}, or ask for a higher default",
                 )

@@ -62,8 +62,8 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     patterns = [_anchor(line) for line in lines]
     spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, patterns)
     # The builder does not follow links to folders, which may be loops.
-    kept = spec.match_tree_files(folder, follow_links=False, negate=True)
-    files = {str(name) for name in kept}
+    paths = spec.match_tree_files(folder, follow_links=False, negate=True)
+    files = {str(name) for name in paths}
     # Docker sends the Dockerfile even if it is ignored.
     return sorted(files | {dockerfile})
 

@@ -128,15 +128,15 @@ def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
         return [Requirement("a framework", False, "missing", remedy)]
     requirements = []
     for name, module in probe["frameworks"].items():
-        what = f"Horovod on {name}"
+        subject = f"Horovod on {name}"
         if "error" in module:
             switch = "PYTORCH" if name == "torch" else name.upper()
             remedy = f"compile Horovod with HOROVOD_WITH_{switch}=1 for this {name}"
-            requirements.append(Requirement(what, False, module["error"], remedy))
+            requirements.append(Requirement(subject, False, module["error"], remedy))
             continue
         built = ", ".join(module["built"]) or "no transport"
         remedy = f"compile Horovod with HOROVOD_WITH_{feature.upper()}=1"
         details = f"{name} {module['version']}, with {built}"
-        requirements.append(Requirement(what, feature in module["built"], details, remedy))
+        requirements.append(Requirement(subject, feature in module["built"], details, remedy))
     # One working framework is enough: others may be installed only as dependencies.
     return [each for each in requirements if each.is_met] or requirements

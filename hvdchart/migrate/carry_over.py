@@ -259,11 +259,11 @@ def _read_exports(line: LauncherLine, launcher: Mapping[str, Variable]) -> dict[
 
 def _check_unset(ledger: Ledger, line: LauncherLine, launcher: Mapping[str, Variable]) -> None:
     """Add a check that lists exports without a value, unless images have their own."""
-    known = {*launcher, *OWN_OF_RANKS, "PATH", "LD_LIBRARY_PATH", "HOME"}
+    names = {*launcher, *OWN_OF_RANKS, "PATH", "LD_LIBRARY_PATH", "HOME"}
     unset = [
         export.variable
         for export in line.exports
-        if export.value is None and export.variable not in known
+        if export.value is None and export.variable not in names
     ]
     if unset:
         ledger.add_check(
@@ -273,14 +273,14 @@ def _check_unset(ledger: Ledger, line: LauncherLine, launcher: Mapping[str, Vari
 
 
 def _refuse_own_of_launcher(
-    ledger: Ledger, old: KeyPath, name: str, entry: Variable, kept: Collection[str]
+    ledger: Ledger, old: KeyPath, name: str, entry: Variable, own_names: Collection[str]
 ) -> None:
     """Refuse an exported variable that means something else in a worker. Raises SpecError.
 
-    `kept` are the names of the variables that only the launcher has.
+    `own_names` are the names of the variables that only the launcher has.
     """
     used = [match[1] for match in _REFERENCE.finditer(str(entry.get("value", "")))]
-    if unknown := [each for each in used if each in kept]:
+    if unknown := [each for each in used if each in own_names]:
         problem = f"{name} is exported and refers to {unknown[0]}, which only the launcher has"
         raise ledger.error(old, problem, f"-x {unknown[0]} too, or a value in the file")
     if any(value_at(entry, ("valueFrom", key)) for key in ("fieldRef", "resourceFieldRef")):

@@ -300,9 +300,9 @@ def _carry_over_training_variables(
 ) -> tuple[KeyPath, LauncherLine]:
     """Carry over the command and the variables; return the command's path and what was read."""
     variables = variables_at(ledger, (*container, "env"))
-    known = pods.variables
-    operators = {name: {"name": name, "value": value} for name, value in known.items()}
-    places = sorted(OWN_OF_RANKS - known.keys())
+    pod_variables = pods.variables
+    operators = {name: {"name": name, "value": value} for name, value in pod_variables.items()}
+    places = sorted(OWN_OF_RANKS - pod_variables.keys())
     fixed = {name: entry for name, entry in variables.items() if name not in places}
     read = partial(_read_training, ledger, pods, places)
     old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read)

@@ -170,11 +170,11 @@ class Ledger:
         value = self.value_at(*path)
         return bool(value) and str(value).lower() not in _FALSE
 
-    def leave_out(self, old: KeyPath, what: str) -> None:
+    def leave_out(self, old: KeyPath, part: str) -> None:
         """Record that the value at `old` is not in the result, and add a check with the remedy."""
         if self.is_set(old):
-            self.add_check(f"{dotted(old)} is dropped: {what}")
-        self.drop(old, what)
+            self.add_check(f"{dotted(old)} is dropped: {part}")
+        self.drop(old, part)
 
     def add_part(self, old: KeyPath, part: str, new: str, reason: str = "") -> None:
         """Add an entry about a part of a value, such as one option of a command line."""

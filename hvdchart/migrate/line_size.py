@@ -131,8 +131,8 @@ def workers_and_slots(size: LineSize) -> tuple[int, int, str]:
     ranks = size.ranks or size.min_ranks
     each = size.per_host
     if not (ranks and each) and (size.host_file or size.discovery):
-        where = f"host file {size.host_file}" if size.host_file else f"script {size.discovery}"
-        raise NotUnderstoodError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
+        source = f"host file {size.host_file}" if size.host_file else f"script {size.discovery}"
+        raise NotUnderstoodError(f"only the {source} knows the hosts", f"in its place {_HOSTS}")
     if not ranks and not each:
         problem = "the line does not say how many ranks it starts"
         raise NotUnderstoodError(problem, f"-np N, or {_HOSTS}")

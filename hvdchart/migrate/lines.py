@@ -21,7 +21,7 @@ from hvdchart.migrate.shell_words import as_written, refuse_unknown, unwrap_shel
 from hvdchart.spec import horovodrun
 from hvdchart.spec.horovodrun import (
     HorovodrunError,
-    Option,
+    LauncherOption,
     UnknownOptionError,
     horovodrun_options,
     take_option,
@@ -114,15 +114,15 @@ def parse_or_keep(words: Sequence[str]) -> LauncherLine:
 
 
 def parse_container(
-    texts: Sequence[str], nodes: int, each: int, known: Mapping[str, str]
+    texts: Sequence[str], nodes: int, each: int, variables: Mapping[str, str]
 ) -> LauncherLine:
     """Parse the command of equal pods: a launcher's line, or one rank on each.
 
-    `known` are the variables that a shell would know. Raises NotUnderstoodError.
+    `variables` are the variables that a shell would know. Raises NotUnderstoodError.
     """
     named = {PurePosixPath(part).name for text in texts for part in text.split()}
     if named.intersection((*LAUNCHERS, _TORCH_RUN)):
-        words = list(unwrap_shell(texts, known))
+        words = list(unwrap_shell(texts, variables))
         if PurePosixPath(words[0]).name.startswith("python") and words[1:3] == ["-m", _TORCH_RUN]:
             words[:3] = ["torchrun"]
         if PurePosixPath(words[0]).name in LAUNCHERS:
@@ -186,7 +186,7 @@ def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
     return len(option.words)
 
 
-def _take(words: Sequence[str], launcher: str) -> Option:
+def _take(words: Sequence[str], launcher: str) -> LauncherOption:
     """Return the first option of a launcher's line. Raises HorovodrunError."""
     options = _options(launcher)
     if launcher == "srun":
@@ -196,7 +196,7 @@ def _take(words: Sequence[str], launcher: str) -> Option:
     return take_option(words, 0, options, launcher, glued=launcher in _GLUED)
 
 
-def _size_with(size: LineSize, option: Option, value: str) -> LineSize:
+def _size_with(size: LineSize, option: LauncherOption, value: str) -> LineSize:
     """Return the size of a run with what an option says of it, if it does."""
     name = option.name.lstrip("-")
     if "sets" in option.entry:
@@ -208,7 +208,7 @@ def _size_with(size: LineSize, option: Option, value: str) -> LineSize:
     return size
 
 
-def _add_option(option: Option, line: LauncherLine) -> None:
+def _add_option(option: LauncherOption, line: LauncherLine) -> None:
     """Add an option to a line. Raises NotUnderstoodError or HorovodrunError."""
     entry = option.entry
     if "needless" not in entry:
@@ -228,7 +228,7 @@ def _add_option(option: Option, line: LauncherLine) -> None:
         line.options += option.words
 
 
-def _export_of(option: Option, value: str) -> Export | None:
+def _export_of(option: LauncherOption, value: str) -> Export | None:
     """Return the variable that an option with this value gives to the ranks, if it gives one."""
     entry = option.entry
     if "variable" in entry:
@@ -239,7 +239,7 @@ def _export_of(option: Option, value: str) -> Export | None:
     return None
 
 
-def _part_of(option: Option, value: str, launcher: str) -> LinePart:
+def _part_of(option: LauncherOption, value: str, launcher: str) -> LinePart:
     """Return what becomes of an option without a variable. Raises NotUnderstoodError."""
     entry = option.entry
     text = option.name if "secret" in entry else as_written(str(option))
@@ -265,7 +265,7 @@ def _add_export(line: LauncherLine, export: Export) -> None:
     line.exports.append(export)
 
 
-def read_size(size: LineSize, option: Option) -> LineSize:
+def read_size(size: LineSize, option: LauncherOption) -> LineSize:
     """Return the size with the number or the list of an option. Raises NotUnderstoodError."""
     sets = option.entry["sets"]
     (value,) = option.values

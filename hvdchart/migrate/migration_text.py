@@ -42,6 +42,6 @@ def report_text(migration: Ledger) -> str:
         for entry in migration.entries:
             if entry.outcome == outcome:
                 arrow = f" -> {entry.new}" if entry.new not in ("", entry.old) else ""
-                why = f" ({entry.reason})" if entry.reason else ""
-                lines.append(f"  {entry.old}{arrow}{why}")
+                reason = f" ({entry.reason})" if entry.reason else ""
+                lines.append(f"  {entry.old}{arrow}{reason}")
     return "".join(f"{printable(line, keeps='')}\n" for line in lines)

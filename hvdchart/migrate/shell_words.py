@@ -33,7 +33,7 @@ def as_written(text: str) -> str:
     return text.replace(_UNKNOWN_DOLLAR, "$")
 
 
-def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:
+def split_line(text: str, variables: Mapping[str, str] | None = None) -> list[str]:
     """Return the words of one command, with the values of known variables.
 
     Raises NotUnderstoodError for a line of which a shell changes more than quotes and variables.
@@ -43,7 +43,7 @@ def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:
         name = match[1]
         if not name:
             return match[0]
-        return (known or {}).get(name.strip("{}"), f"{_UNKNOWN_DOLLAR}{name}")
+        return (variables or {}).get(name.strip("{}"), f"{_UNKNOWN_DOLLAR}{name}")
 
     text = _VARIABLE.sub(replace_variable, text.replace("\\\n", "").strip())
     # A shell expands nothing between single quotes.
@@ -69,7 +69,7 @@ def refuse_unknown(text: str, pattern: re.Pattern[str] = _UNKNOWN) -> None:
         raise NotUnderstoodError(problem, "its value in its place")
 
 
-def unwrap_shell(words: Sequence[str], known: Mapping[str, str] | None = None) -> Sequence[str]:
+def unwrap_shell(words: Sequence[str], variables: Mapping[str, str] | None = None) -> Sequence[str]:
     """Return the launcher's words, with the values of known variables.
 
     Raises NotUnderstoodError for a shell that does more than start one program.
@@ -81,7 +81,7 @@ def unwrap_shell(words: Sequence[str], known: Mapping[str, str] | None = None) -
         text = words[2]
     if not text and words:
         return words
-    command = split_line(text, known)
+    command = split_line(text, variables)
     if not command or _ASSIGNMENT.match(command[0]):
         raise NotUnderstoodError(_NEEDS_SHELL)
     return command

@@ -35,14 +35,14 @@ def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
 
     mpirun has one binding for the whole run: if no binding fits all groups, ranks are not bound.
     """
-    to, why = _wanted_binding(spec, slots)
-    binding = _common_binding(spec.nodes, slots, to)
-    if binding is None and to == "core":
+    target, reason = _wanted_binding(spec, slots)
+    binding = _common_binding(spec.nodes, slots, target)
+    if binding is None and target == "core":
         # Groups with different numbers of sockets may still share one binding: by socket.
-        why = Reason("groups have different cores: bind each rank to its socket", OURS)
+        reason = Reason("groups have different cores: bind each rank to its socket", OURS)
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
-        why = Reason("groups have different ranks per socket: none fits all", OURS)
+        reason = Reason("groups have different ranks per socket: none fits all", OURS)
     # CPU ranks reduce through MPI, which uses RDMA devices through UCX; NCCL finds them itself.
     transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
     common = common_interface(spec)
@@ -51,7 +51,7 @@ def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
         for group in spec.nodes
         if group.interface and not common
     }
-    return LaunchPlan(binding or Binding("none"), why, common, group_env, transport)
+    return LaunchPlan(binding or Binding("none"), reason, common, group_env, transport)
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:

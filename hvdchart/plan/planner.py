@@ -88,10 +88,12 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
         room = group.shm if is_given or group.memory is None else group.memory // 2
         if needed and max(needed, group.shm) > room:
             node = nearest_node(tree or from_plain({}, SourcePlace("the spec")), ("train", "state"))
-            what = "of shared memory" if is_given else "of memory to share, half of its memory"
+            memory_kind = (
+                "of shared memory" if is_given else "of memory to share, half of its memory"
+            )
             problem = (
                 f"what a worker keeps of the state needs {memory_text(needed)} ({what_is_kept}), "
-                f"and a worker of nodes[{index}] has {memory_text(room)} {what}"
+                f"and a worker of nodes[{index}] has {memory_text(room)} {memory_kind}"
             )
             raise SpecError(str(node.place), "train.state", problem, "a smaller state")
 
@@ -114,10 +116,10 @@ class _Choices:
         self.tunings = ((f"nodes[{index}].tuning", group.tuning), ("tuning", spec.tuning))
         self.reasons: dict[str, Reason] = {}
 
-    def apply_tuning(self, key: str, field: str, planned: int | None, why: Reason) -> Any:
+    def apply_tuning(self, key: str, field: str, planned: int | None, reason: Reason) -> Any:
         """Return the number for `key`: `field` of the group's or the spec's tuning, else `planned`.
 
-        Stores the reason: `why` for the planned number. If there is neither, returns None and
+        Stores the reason: `reason` for the planned number. If there is neither, returns None and
         stores no reason.
         """
         for name, tuning in self.tunings:
@@ -127,7 +129,7 @@ class _Choices:
                 self.reasons[key] = rules.override_reason(f"{name}.{camel(field)}", instead)
                 return value
         if planned is not None:
-            self.reasons[key] = why
+            self.reasons[key] = reason
         return planned
 
     def apply_worker_value(self, name: str, planned: int) -> int:

@@ -113,8 +113,8 @@ def slots(group: NodeGroup) -> Rule:
     """Plan one rank per GPU; without GPUs one rank per NUMA node, by default a socket."""
     if group.gpus:
         return default_slots(group), Reason("one rank per GPU", "Horovod")
-    where = "socket" if (group.numa_per_socket or 1) == 1 else "NUMA node"
-    return default_slots(group), Reason(f"one rank per {where}", _INTEL)
+    unit = "socket" if (group.numa_per_socket or 1) == 1 else "NUMA node"
+    return default_slots(group), Reason(f"one rank per {unit}", _INTEL)
 
 
 def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
@@ -159,8 +159,8 @@ def one_dnn(group: NodeGroup) -> Rule:
 
     docs/performance.md has its gain if the default is off.
     """
-    why = Reason("on every CPU, also where TensorFlow's default is off", OURS)
-    return (None if group.gpus else 1), why
+    reason = Reason("on every CPU, also where TensorFlow's default is off", OURS)
+    return (None if group.gpus else 1), reason
 
 
 def cpu_request(group: NodeGroup) -> Rule:
@@ -175,20 +175,20 @@ def cpu_request(group: NodeGroup) -> Rule:
     threads = group.threads_per_core or 1
     shown = f"{group.sockets or 1} x {group.cores_per_socket} x {threads}"
     if group.shared:
-        why = f"half of {shown} CPUs: idle CPU can be borrowed"
-        return total // 2, Reason(why, OURS)
+        text = f"half of {shown} CPUs: idle CPU can be borrowed"
+        return total // 2, Reason(text, OURS)
     if group.cpu_manager == "static":
         kubelet = cpu_text(kubelet_cpu(group))
         pods = cpu_text(PODS_MILLICPU)
-        why = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
+        text = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
         left = (cores(group) - reserved_cores(group)) * threads
-        return left * 1000, Reason(f"{why}, in whole cores", _KUBERNETES)
+        return left * 1000, Reason(f"{text}, in whole cores", _KUBERNETES)
     reserved = reserved_cpu(group)
     source = "GKE's table" if group.reserved.cpu is None else SPEC
     free = total - reserved
     if group.reserved.cpu is None and free < total // 2:
-        why = f"half of {shown} CPUs: the usual reserve, {cpu_text(reserved)}, is more"
-        return total // 2, Reason(why, OURS)
+        text = f"half of {shown} CPUs: the usual reserve, {cpu_text(reserved)}, is more"
+        return total // 2, Reason(text, OURS)
     whole = free // 1000 * 1000 or free
     rounded = "" if whole == free else ", in whole CPUs"
     return whole, Reason(f"{shown} CPUs - {cpu_text(reserved)} reserved{rounded}", source)
@@ -205,8 +205,8 @@ def memory_request(group: NodeGroup) -> Rule:
         reserved = node_reserve_memory(visible)
         whole, rounded = _round_memory(max(visible - reserved, visible // 2))
         if visible - reserved < visible // 2:
-            why = f"half of {memory_text(group.memory)} - 3 % for the kernel{rounded}"
-            return whole, Reason(why, OURS)
+            text = f"half of {memory_text(group.memory)} - 3 % for the kernel{rounded}"
+            return whole, Reason(text, OURS)
         shown = f"{memory_text(group.memory)} - 3 % for the kernel"
         source = "GKE's table"
     else:
@@ -214,8 +214,8 @@ def memory_request(group: NodeGroup) -> Rule:
         whole, rounded = _round_memory(group.memory - reserved)
         shown = memory_text(group.memory)
         source = SPEC
-    why = f"{shown} - {memory_text(-(-reserved // MI) * MI)} reserved{rounded}"
-    return whole, Reason(why, source)
+    text = f"{shown} - {memory_text(-(-reserved // MI) * MI)} reserved{rounded}"
+    return whole, Reason(text, source)
 
 
 def _round_memory(free: int) -> tuple[int, str]:
@@ -252,18 +252,18 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, st
     It is 512 MiB per CPU rank or 1 GiB per GPU rank, at least 1 GiB, and at most a quarter of the
     worker's memory; and the commits that ranks keep.
     """
-    each = GI if group.gpus else GI // 2
-    wanted = max(GI, ranks * each)
-    why = f"{pluralize(ranks, 'rank')} x {memory_text(each)}, at least 1Gi"
-    if memory is not None and wanted > memory // 4:
+    per_rank = GI if group.gpus else GI // 2
+    shm_bytes = max(GI, ranks * per_rank)
+    text = f"{pluralize(ranks, 'rank')} x {memory_text(per_rank)}, at least 1Gi"
+    if memory is not None and shm_bytes > memory // 4:
         # In whole MiB, at least one.
-        wanted = memory // 4 // MI * MI or MI
-        why = "a quarter of the worker's memory"
-    size, what = commits
+        shm_bytes = memory // 4 // MI * MI or MI
+        text = "a quarter of the worker's memory"
+    size, commits_text = commits
     if size:
-        wanted += -(-size // MI) * MI
-        why += f" + {what}"
-    return wanted, Reason(why, OURS)
+        shm_bytes += -(-size // MI) * MI
+        text += f" + {commits_text}"
+    return shm_bytes, Reason(text, OURS)
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
@@ -273,8 +273,8 @@ def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
     a rank with 28 threads to one of them.
     """
     if any(group.shared for group in groups):
-        why = "shared machines: all workers would bind to the first cores"
-        return "none", Reason(why, OURS)
+        text = "shared machines: all workers would bind to the first cores"
+        return "none", Reason(text, OURS)
     if any(group.gpus for group in groups):
         return "none", Reason("GPU ranks are not bound to cores", OURS)
     if any((group.numa_per_socket or 1) > 1 for group in groups):

@@ -30,7 +30,7 @@ class DefaultImage:
     """
 
     reference: str
-    why: str
+    reason: str
     has_mpi: bool
     settings: tuple[str, ...]
     remark: str
@@ -60,7 +60,7 @@ def default_image(
     """
     *entries, other = _table()["images"]
     chosen = other
-    why = "no framework is imported"
+    reason = "no framework is imported"
     for each in uses:
         first: dict[str, str] = {}
         for place, module in each:
@@ -68,7 +68,7 @@ def default_image(
         matches = [(entry, name) for entry in entries for name in entry["modules"] if name in first]
         if matches:
             chosen, name = matches[0]
-            why = f"{first[name]} uses {name}"
+            reason = f"{first[name]} uses {name}"
             break
     version_here = f"{sys.version_info.major}.{sys.version_info.minor}"
     reference = chosen["gpu" if has_gpus else "cpu"].replace("${python}", version_here)
@@ -81,7 +81,7 @@ def default_image(
     major, _, minor = version.partition(".")
     return DefaultImage(
         reference,
-        why,
+        reason,
         bool(chosen.get("has-mpi")),
         tuple(chosen.get("settings", ())),
         chosen.get("remark", ""),
@@ -109,12 +109,12 @@ def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
     `who` imports the modules.
     """
     table = _table()
-    known = {module.partition(".")[0] for module in table["packages"].keys() | PACKAGES.keys()}
+    paths = {*table["packages"], *PACKAGES}
     for entry in table["images"]:
-        known |= {module.partition(".")[0] for module in (*entry.get("modules", ()), *entry["has"])}
-    known |= sys.stdlib_module_names
-    for name in sorted({module.partition(".")[0] for module in modules} - known):
-        near = difflib.get_close_matches(name, known, 1, _MIN_TYPO_RATIO)
+        paths.update(entry.get("modules", ()), entry["has"])
+    known_modules = {path.partition(".")[0] for path in paths} | sys.stdlib_module_names
+    for name in sorted({module.partition(".")[0] for module in modules} - known_modules):
+        near = difflib.get_close_matches(name, known_modules, 1, _MIN_TYPO_RATIO)
         if near:
             yield f"{who} imports {name}: did you mean {near[0]}?"
 

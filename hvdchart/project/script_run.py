@@ -67,7 +67,7 @@ class ScriptPlan:
         if self.image:
             also = f"; {self.image.remark}" if self.image.remark else ""
             other = "another one: `run --image`, or HVDCHART_IMAGE"
-            yield f"image {self.image.reference}, because {self.image.why} ({other}){also}"
+            yield f"image {self.image.reference}, because {self.image.reason} ({other}){also}"
         yield from small_worker(self.plan, "--cpu")
 
     def warn_of_files(self, script: Path, code: Path | None) -> ScriptPlan:
@@ -89,8 +89,8 @@ class ScriptPlan:
             used = without_own(self.modules, [folder, script.parent] if folder else [])
             lacks = self.image.lacking(used, requirements)
             if lacks:
-                where = f"in {folder}" if folder else f"beside the script, and --code {beside}"
-                add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {where}"
+                place = f"in {folder}" if folder else f"beside the script, and --code {beside}"
+                add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {place}"
                 warnings.append(f"the image lacks what the script imports: {add}")
             warnings += misspelt(without_own(used, [script.parent]))
         plan = dataclasses.replace(self.plan, warnings=(*warnings, *self.plan.warnings))

@@ -149,8 +149,10 @@ def make_project(
     words = ", ".join(["python", "train.py", *map(_quote, template.arguments)])
     spec = _SPEC.format(name=_quote(name), image=shown_image, command=words)
     parse_spec(spec, "the new spec")
-    where = "`requirements.txt` and `Dockerfile`" if has_dockerfile else "a `requirements.txt`"
-    more = f" Packages of your own go into {where}."
+    package_files = (
+        "`requirements.txt` and `Dockerfile`" if has_dockerfile else "a `requirements.txt`"
+    )
+    more = f" Packages of your own go into {package_files}."
     about = f"It {template.about}"
     readme = _README.format(name=name, about=about, image=image, needs=template.needs, more=more)
     # Its docstring describes how to run it.

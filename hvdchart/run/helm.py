@@ -107,7 +107,7 @@ class Helm:
         try:
             return _result(command)
         except subprocess.CalledProcessError as error:
-            what = error.cmd[0]
+            program = error.cmd[0]
             message = error.stderr
         except (ValueError, RecursionError) as error:
             self.version()
@@ -121,7 +121,7 @@ class Helm:
         ending = f"; {remedy}" if remedy else ""
         # Raise the same error as other commands that cannot reach the cluster.
         kind = ClusterError if UNREACHABLE in message.lower() else HelmError
-        raise kind(f"helm {what}: {message}{ending}")
+        raise kind(f"helm {program}: {message}{ending}")
 
     def check_found(self) -> None:
         """Raise HelmError if there is no such program."""
@@ -306,5 +306,5 @@ def shorten_archives(manifest: str) -> str:
 def _drop_secrets(manifest: str) -> str:
     """Return manifests without Secrets, each after its mark."""
     documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
-    kept = [each for each in documents if each and not _SECRET.search(each)]
-    return "".join(f"---\n{each}\n" for each in kept)
+    public_documents = [each for each in documents if each and not _SECRET.search(each)]
+    return "".join(f"---\n{each}\n" for each in public_documents)

@@ -50,7 +50,7 @@ class Line(NamedTuple):
     ranks: int | None
 
 
-class Option(NamedTuple):
+class LauncherOption(NamedTuple):
     """An option of a line: its entry in the table, and its words, name and values as written."""
 
     entry: dict[str, Any]
@@ -76,7 +76,7 @@ def take_option(
     program: str = NAME,
     *,
     glued: bool = True,
-) -> Option:
+) -> LauncherOption:
     """Return the option that begins at `index`.
 
     Raises UnknownOptionError, and HorovodrunError for a wrong number of values.
@@ -107,10 +107,10 @@ def take_option(
         form = " ".join([name, *["VALUE"] * entry["arguments"]])
         problem = f"{' '.join(taken)} of {program} has {pluralize(len(values), 'value')}"
         raise HorovodrunError(index, problem, form)
-    return Option(entry, name, taken, values)
+    return LauncherOption(entry, name, taken, values)
 
 
-def read_values(option: Option, index: int = 0) -> list[str]:
+def read_values(option: LauncherOption, index: int = 0) -> list[str]:
     """Return the values of an option, in the form in which horovodrun writes them into variables.
 
     Raises HorovodrunError for a value that horovodrun refuses.
@@ -139,10 +139,10 @@ def _read_value(entry: dict[str, Any], value: str) -> str:
 def _describe_values(entry: dict[str, Any]) -> str:
     if "choices" in entry:
         return " or ".join(entry["choices"])
-    what = {"int": "a whole number", "float": "a number"}.get(entry.get("type", ""), "a value")
+    noun = {"int": "a whole number", "float": "a number"}.get(entry.get("type", ""), "a value")
     if "most" in entry:
-        return f"{what} from {entry['least']} to {entry['most']}"
-    return f"{what} from {entry['least']} on" if "least" in entry else what
+        return f"{noun} from {entry['least']} to {entry['most']}"
+    return f"{noun} from {entry['least']} on" if "least" in entry else noun
 
 
 def read_content(entry: dict[str, Any], values: Sequence[str]) -> str:

@@ -299,8 +299,8 @@ def _binding(spec: Spec) -> Iterator[Contradiction]:
         for group in spec.nodes:
             ranks = slots(group, spec)
             if binding != "none" and ranks > cores(group):
-                known = f"{cores(group)} cores" if cores(group) else "no coresPerSocket"
-                problem = f"{ranks} ranks to bind on group {group.name!r} with {known}"
+                cores_text = f"{cores(group)} cores" if cores(group) else "no coresPerSocket"
+                problem = f"{ranks} ranks to bind on group {group.name!r} with {cores_text}"
                 yield path, problem, "a core for each rank, or binding: none"
             if binding == "socket" and ranks % (group.sockets or 1):
                 problem = f"{ranks} ranks on {group.sockets} sockets of group {group.name!r}"

@@ -48,32 +48,34 @@ def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
     violations = Draft7Validator(values_schema()).iter_errors(values)
     errors = ErrorCollector()
     for error in sorted(violations, key=lambda error: [str(step) for step in error.instance_path]):
-        where: KeyPath = tuple(error.instance_path)
+        path: KeyPath = tuple(error.instance_path)
         # The class of `kind` depends on the schema's keyword, which the package's types leave out.
         unexpected: list[str] = getattr(error.kind, "unexpected", [])
         for unknown in sorted(unexpected):
-            known = (schema_at(values_schema(), where) or {}).get("properties", {})
-            problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
+            properties = (schema_at(values_schema(), path) or {}).get("properties", {})
+            problem = (
+                f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, properties)}"
+            )
             with errors.step():
                 key = "a key of the chart"
-                raise _make_error(plan, (*where, unknown), problem, at_key=True, expected=key)
+                raise _make_error(plan, (*path, unknown), problem, at_key=True, expected=key)
         if not unexpected:
-            problem, expected = _wrong_value(error, where)
+            problem, expected = _wrong_value(error, path)
             with errors.step():
-                raise _make_error(plan, where, problem, expected=expected)
+                raise _make_error(plan, path, problem, expected=expected)
     errors.raise_all()
 
 
-def _wrong_value(error: Any, where: KeyPath) -> tuple[str, str]:
+def _wrong_value(error: Any, path: KeyPath) -> tuple[str, str]:
     """Return the problem of a value, and the expected value, if possible without a pattern."""
     pattern = getattr(error.kind, "pattern", None)
     if pattern is not None:
         schema = values_schema()
         # The chart has its own pattern for the size of a volume in memory.
-        if pattern == schema["definitions"]["quantity"]["pattern"] or where[-1] == "sizeLimit":
-            example = "4 or 500m" if where[-1] == "cpu" else "8Gi"
+        if pattern == schema["definitions"]["quantity"]["pattern"] or path[-1] == "sizeLimit":
+            example = "4 or 500m" if path[-1] == "cpu" else "8Gi"
             return _got(error), f"a quantity such as {example}"
-        meaning = (schema_at(schema, where) or {}).get("description")
+        meaning = (schema_at(schema, path) or {}).get("description")
         if meaning:
             return _got(error), meaning
     return shorten(error.message, 200), "a value that the chart accepts"
@@ -105,13 +107,13 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
                 if owner == path or path[0] == "workerGroups"
             ]
             written = [key for key in keys if value_at(plan.spec.values, key) is not None]
-            where = written[0] if written else keys[0]
-            other = "requests" if "limits" in where else "limits"
+            key = written[0] if written else keys[0]
+            other = "requests" if "limits" in key else "limits"
             bound = f"at least {request}" if other == "requests" else f"at most {limits[name]}"
             expected = f"{bound}, or another `{dotted((*path, 'resources', other, name))}`"
             with errors.step():
                 problem = f"the limit {limits[name]} is below the request {request}"
-                raise _make_error(plan, where, problem, expected=expected)
+                raise _make_error(plan, key, problem, expected=expected)
     errors.raise_all()
 
 
@@ -174,10 +176,10 @@ def _make_error(
     is_in_values = bool(path) and path[0] in plan.spec.values
     if path and (is_in_values or is_of_spec):
         # The error caused by `values` may be at the same key of the spec itself.
-        where = ("values", *path) if is_in_values else path
-        node = nearest_node(plan.tree or from_plain({}, SourcePlace("the spec")), where)
+        value_path = ("values", *path) if is_in_values else path
+        node = nearest_node(plan.tree or from_plain({}, SourcePlace("the spec")), value_path)
         place = node.place
         if at_key and node.key_place:
             place = node.key_place
-        return SpecError(str(place), dotted(where), problem, expected)
+        return SpecError(str(place), dotted(value_path), problem, expected)
     return ValuesError(f"the chart refuses {dotted(path) or 'the values'}: {problem}")

@@ -257,9 +257,9 @@ def _volume(name: str, volume: Volume) -> dict[str, Plain]:
 
 
 def _mount(name: str, volume: Volume) -> dict[str, Plain]:
-    where = mount_path(name, volume)
+    target = mount_path(name, volume)
     read_only = volume.read_only or None
-    return _omit_empty(name=name, mountPath=where, readOnly=read_only, subPath=volume.sub_path)
+    return _omit_empty(name=name, mountPath=target, readOnly=read_only, subPath=volume.sub_path)
 
 
 def _omit_empty(**pairs: Plain) -> dict[str, Plain]:

@@ -42,12 +42,12 @@ def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[st
 
     Helm would pass such nulls on to the templates, which expect a value or no key at all.
     """
-    known = defaults if isinstance(defaults, Mapping) else {}
+    default_map = defaults if isinstance(defaults, Mapping) else {}
     result = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            result[key] = omit_needless_nulls(value, known.get(key))
-        elif value is not None or known.get(key) is not None:
+            result[key] = omit_needless_nulls(value, default_map.get(key))
+        elif value is not None or default_map.get(key) is not None:
             result[key] = value
     return result
 

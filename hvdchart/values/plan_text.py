@@ -115,8 +115,8 @@ def _volumes_table(plan: Plan) -> Table:
     volumes = Table("volume", "source", "mount path", "mode", "groups")
     for name, volume in plan.spec.volumes.items():
         mode = "read only" if volume.read_only else "read and write"
-        where = ", ".join(volume.groups) or "all"
-        volumes.add_row(name, volume.sources[0], mount_path(name, volume), mode, where)
+        groups = ", ".join(volume.groups) or "all"
+        volumes.add_row(name, volume.sources[0], mount_path(name, volume), mode, groups)
     return volumes
 
 

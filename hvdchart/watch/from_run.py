@@ -58,8 +58,10 @@ def build_view(
     )
     stall = status.stall
     if stall:
-        what, place = (shown(text, _MAX_STALL_CHARACTERS) for text in (stall.what, stall.place))
-        stall = replace(stall, what=what, place=place)
+        behaviour, place = (
+            shown(text, _MAX_STALL_CHARACTERS) for text in (stall.what, stall.place)
+        )
+        stall = replace(stall, what=behaviour, place=place)
     ended = seconds_of(status.ended) or None
     return View(
         name=one_line(status.name),

@@ -138,20 +138,20 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
         lines = last_lines(cluster, run)
         yield build_view(run, cluster.namespace, time.time(), lines=lines)
         return
-    known = _Known(run)
+    state = _Known(run)
     with Follower[_Item]() as follower:
-        readers = _Readers(cluster, follower, known)
+        readers = _Readers(cluster, follower, state)
         follower.start(partial(readers.read_run, name))
         if kubectl and not run.status.over:
             follower.start(partial(readers.read_usage, kubectl))
         while True:
-            yield known.view(cluster.namespace)
-            if known.is_over:
+            yield state.view(cluster.namespace)
+            if state.is_over:
                 return
-            known.take(follower.get())
+            state.take(follower.get())
             until = time.monotonic() + VIEW_INTERVAL_SECONDS
             with suppress(queue.Empty):
-                while not known.is_over:
-                    known.take(follower.get(max(0.0, until - time.monotonic())))
-            if not known.run.release.exists:
+                while not state.is_over:
+                    state.take(follower.get(max(0.0, until - time.monotonic())))
+            if not state.run.release.exists:
                 raise NoRunError(name, cluster.namespace, "it was removed")

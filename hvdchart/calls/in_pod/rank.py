@@ -62,11 +62,11 @@ def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
     try:
         data = cloudpickle.dumps(result)
     except Exception as error:  # noqa: BLE001 - whatever the result's own methods raise
-        what = f"the result, of {type(result)}, cannot be pickled: {error!r}"
-        return describe(cloudpickle, error, f"{what}; return plain data or arrays")
+        problem = f"the result, of {type(result)}, cannot be pickled: {error!r}"
+        return describe(cloudpickle, error, f"{problem}; return plain data or arrays")
     if len(data) > wire.MAX_RESULT_BYTES:
-        what = f"the result has {len(data)} bytes, and a call returns {wire.MAX_RESULT_BYTES}"
-        return describe(cloudpickle, None, f"{what}; write it to a volume and return its path")
+        problem = f"the result has {len(data)} bytes, and a call returns {wire.MAX_RESULT_BYTES}"
+        return describe(cloudpickle, None, f"{problem}; write it to a volume and return its path")
     return wire.RESULT, data
 
 
@@ -123,12 +123,12 @@ def main() -> int:
     sys.path[:3] = [str(Path.cwd())]
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
 
-    def connect(*what: int) -> socket.socket:
+    def connect(*numbers: int) -> socket.socket:
         """Connect for the call (0), for a stream of the rank's output, or for its memory limit."""
         connection = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_SECONDS)
         connection.settimeout(None)
         connection.sendall(
-            f"{secret} {number} {os.environ['RANK']} {' '.join(map(str, what))}\n".encode()
+            f"{secret} {number} {os.environ['RANK']} {' '.join(map(str, numbers))}\n".encode()
         )
         return connection
 

@@ -75,9 +75,9 @@ def check_is_own(cluster: Cluster, name: str, helm: Helm) -> None:
 
     Raises HelmError, and ClusterError for a refused request.
     """
-    where = cluster.namespace
-    remedy = f"to remove all of it, run helm uninstall {name} -n {where}"
-    refuse_other_chart(newest_run(cluster, name), where, helm, remedy)
+    namespace = cluster.namespace
+    remedy = f"to remove all of it, run helm uninstall {name} -n {namespace}"
+    refuse_other_chart(newest_run(cluster, name), namespace, helm, remedy)
 
 
 def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
@@ -98,11 +98,11 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         jobs = [item for kind, item in rest if kind == "jobs"]
         current = RunView(replace(read_release(cluster, name), jobs=jobs)).status
         if current.is_active and current.state != "suspended" and current.pods:
-            where = f"-n {cluster.namespace}"
+            namespace_option = f"-n {cluster.namespace}"
             raise ClusterError(
                 f"{_unknown_to_helm(current, cluster.namespace)}: uninstall it with the tool or "
                 "HELM_DRIVER that installed it; or, if it is yours, run kubectl delete job "
-                f"{current.job} {where} and try again"
+                f"{current.job} {namespace_option} and try again"
             ) from None
     removed = []
     for kind, item in rest:

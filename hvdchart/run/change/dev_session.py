@@ -132,16 +132,16 @@ class DevSession:
         """Uninstall the release, if there is one."""
         if not self._session or not self._session.is_begun:
             return
-        where = self._cluster.namespace
+        namespace = self._cluster.namespace
         try:
             self._log.mute(self._log.printed)
             self._report(f"uninstalling release {self._name}")
             is_removed = self._session.remove()
         except KeyboardInterrupt:
-            self._report(f"to remove what is left: hvdchart undeploy {self._name} -n {where}")
+            self._report(f"to remove what is left: hvdchart undeploy {self._name} -n {namespace}")
             raise
         if is_removed:
-            self._report(f"release {self._name} uninstalled from namespace {where}")
+            self._report(f"release {self._name} uninstalled from namespace {namespace}")
 
 
 class _Log:

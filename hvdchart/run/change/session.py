@@ -97,12 +97,12 @@ class Session:
         """Raise ClusterError if a release has the name: it would be replaced, and removed."""
         # Refused requests fail here: the error of Helm would be less clear.
         read_release(self._cluster, self._name)
-        where = self._cluster.namespace
-        if last_revision(self._name, where, self._helm):
+        namespace = self._cluster.namespace
+        if last_revision(self._name, namespace, self._helm):
             raise ClusterError(
-                f"release {self._name} exists already in namespace {where}, and this command would "
-                "remove it at its end: use another name, or remove that one first, with "
-                f"hvdchart undeploy {self._name} -n {where}"
+                f"release {self._name} exists already in namespace {namespace}, and this command "
+                "would remove it at its end: use another name, or remove that one first, with "
+                f"hvdchart undeploy {self._name} -n {namespace}"
             )
 
     def _end_first(self, problem: HvdchartError) -> None:
@@ -111,9 +111,9 @@ class Session:
         # A release that another command is changing belongs to that command.
         if BUSY in str(problem):
             return
-        where = self._cluster.namespace
+        namespace = self._cluster.namespace
         try:
-            revision = last_revision(self._name, where, self._helm)
+            revision = last_revision(self._name, namespace, self._helm)
             # A failed upgrade leaves an existing release unchanged.
             if revision is None or revision.was_never_installed:
                 self.is_begun = True
@@ -122,7 +122,7 @@ class Session:
             # The caller reports the problem. If Helm cannot be called at all, the problem is
             # enough.
             if self.is_begun:
-                again = f"hvdchart undeploy {self._name} -n {where}"
+                again = f"hvdchart undeploy {self._name} -n {namespace}"
                 self._report(f"to remove what Helm has created of the release: {again}")
             self.is_begun = False
 
@@ -136,8 +136,8 @@ class Session:
             self._lease = None
         if not self.is_begun:
             return False
-        where = self._cluster.namespace
-        owner = release_session(self._name, where, self._helm)
+        namespace = self._cluster.namespace
+        owner = release_session(self._name, namespace, self._helm)
         is_own = owner in (None, self._id)
         if is_own:
             # Another user may have removed it.

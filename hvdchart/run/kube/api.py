@@ -97,9 +97,9 @@ def unless_refused(
 
 
 class _Request(NamedTuple):
-    """A request; `what` describes it in errors, and `form` is the content type of the body."""
+    """A request; `action` describes it in errors, and `form` is the content type of the body."""
 
-    what: str
+    action: str
     method: str
     path: str
     query: Mapping[str, str] | None = None
@@ -113,10 +113,10 @@ class _Request(NamedTuple):
         return f"{self.path}?{query}" if query else self.path
 
 
-class Api:
+class ApiClient:
     """A connection to an API server, and the namespace of its kubeconfig's context.
 
-    `path` is a resource's, such as `api/v1/namespaces/team/pods`; `what` describes the request in
+    `path` is a resource's, such as `api/v1/namespaces/team/pods`; `action` describes the request in
     errors: "list pods in namespace team". Each method raises ClusterError.
     """
 
@@ -129,12 +129,12 @@ class Api:
         self._use(connection.log_in())
 
     @staticmethod
-    def connect(context: str | None = None) -> Api:
+    def connect(context: str | None = None) -> ApiClient:
         """Connect with a kubeconfig's context; without one, to the cluster that this runs in.
 
         Raises ClusterError when there is no such context, or its credentials cannot be read.
         """
-        return Api(find_connection(context))
+        return ApiClient(find_connection(context))
 
     def _use(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -148,39 +148,39 @@ class Api:
             socket_options=_SOCKET_OPTIONS,
         )
 
-    def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
-        return self._ask(_Request(what, "GET", path, query))
+    def get(self, action: str, path: str, query: dict[str, str] | None = None) -> Object:
+        return self._ask(_Request(action, "GET", path, query))
 
-    def list(self, what: str, path: str, labels: str = "") -> list[Object]:
+    def list(self, action: str, path: str, labels: str = "") -> list[Object]:
         """Return the objects of a list that match a label selector; all of them if it is empty."""
-        answer = self.get(what, path, {"labelSelector": labels})
-        with _wrap_errors(what):
+        answer = self.get(action, path, {"labelSelector": labels})
+        with _wrap_errors(action):
             return [_object(item) for item in answer["items"] or ()]
 
-    def create(self, what: str, path: str, body: Object) -> Object:
-        return self._ask(_Request(what, "POST", path, body=body))
+    def create(self, action: str, path: str, body: Object) -> Object:
+        return self._ask(_Request(action, "POST", path, body=body))
 
-    def merge_patch(self, what: str, path: str, body: Object) -> Object:
+    def merge_patch(self, action: str, path: str, body: Object) -> Object:
         form = "application/merge-patch+json"
-        return self._ask(_Request(what, "PATCH", path, body=body, form=form))
+        return self._ask(_Request(action, "PATCH", path, body=body, form=form))
 
-    def delete(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
-        return self._ask(_Request(what, "DELETE", path, query))
+    def delete(self, action: str, path: str, query: dict[str, str] | None = None) -> Object:
+        return self._ask(_Request(action, "DELETE", path, query))
 
     def watch(
-        self, what: str, path: str, seconds: int, query: dict[str, str]
+        self, action: str, path: str, seconds: int, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
         """Return the existing objects, then changes, until the API server ends after `seconds`.
 
         Each object comes with the type of its change: ADDED, MODIFIED or DELETED.
         """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
-        response = self.lines(what, path, query, seconds + self._timeout_seconds)
-        return _changes(what, response.lines)
+        response = self.lines(action, path, query, seconds + self._timeout_seconds)
+        return _changes(action, response.lines)
 
     def lines(
         self,
-        what: str,
+        action: str,
         path: str,
         query: dict[str, str],
         read_seconds: float | None = None,
@@ -194,17 +194,17 @@ class Api:
         MiB comes in parts. Unless the content `has_end`, a last piece without a line end is left
         out: it is the beginning of a line.
         """
-        request = _Request(what, "GET", path, query)
+        request = _Request(action, "GET", path, query)
         response = self._send(request, read_seconds or self._timeout_seconds)
-        with _wrap_errors(what):
+        with _wrap_errors(action):
             date = parsedate(response.headers.get("Date", ""))
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", date) if date else ""
-        return Lines(_lines(what, response, has_end), began)
+        return Lines(_lines(action, response, has_end), began)
 
     def _ask(self, request: _Request) -> Object:
         """Return the object in the response to a request."""
         response = self._send(request, self._timeout_seconds)
-        with _wrap_errors(request.what):
+        with _wrap_errors(request.action):
             return _object(json.loads(response.read()))
 
     def _send(self, request: _Request, read_seconds: float) -> urllib3.BaseHTTPResponse:
@@ -214,7 +214,7 @@ class Api:
         time for an object. Raises RefusedError for a redirect and any status but 2xx, and
         ClusterError without a response.
         """
-        with _wrap_errors(request.what, drop_password(self._connection.server)):
+        with _wrap_errors(request.action, drop_password(self._connection.server)):
             response = self._send_until_admitted(request, read_seconds)
             if response.status == HTTPStatus.UNAUTHORIZED:
                 # The credentials may have expired.
@@ -223,7 +223,7 @@ class Api:
                     self._use(fresh)
                     response.drain_conn()
                     response = self._send_until_admitted(request, read_seconds)
-            _require_success(request.what, response)
+            _require_success(request.action, response)
         return response
 
     def _send_until_admitted(
@@ -255,7 +255,7 @@ class Api:
         )
 
 
-def _require_success(what: str, response: urllib3.BaseHTTPResponse) -> None:
+def _require_success(action: str, response: urllib3.BaseHTTPResponse) -> None:
     """Raise RefusedError for a redirect and any status but 2xx."""
     location = response.get_redirect_location()
     if location:
@@ -263,7 +263,7 @@ def _require_success(what: str, response: urllib3.BaseHTTPResponse) -> None:
         # cluster's.
         server = one_line(drop_password(location).partition("?")[0])
         raise RefusedError(
-            f"cannot {what}: the API server redirects to {server} (HTTP {response.status}); if "
+            f"cannot {action}: the API server redirects to {server} (HTTP {response.status}); if "
             "that is your cluster's, put it into clusters[].cluster.server of the kubeconfig",
             response.status,
         )
@@ -273,7 +273,7 @@ def _require_success(what: str, response: urllib3.BaseHTTPResponse) -> None:
         except (TypeError, ValueError, KeyError, RecursionError):
             message = response.reason
         reason = _reason(response.status, message)
-        raise RefusedError(f"cannot {what}: {reason}", response.status)
+        raise RefusedError(f"cannot {action}: {reason}", response.status)
 
 
 def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> float | None:
@@ -288,22 +288,22 @@ def _pause_until_admitted(response: urllib3.BaseHTTPResponse) -> float | None:
     return max(1.0, float(seconds))
 
 
-def _changes(what: str, lines: Iterable[str]) -> Iterator[tuple[str, Object]]:
+def _changes(action: str, lines: Iterable[str]) -> Iterator[tuple[str, Object]]:
     """Yield the types and objects of the changes in the lines of a watch."""
     for line in lines:
-        with _wrap_errors(what):
+        with _wrap_errors(action):
             event = json.loads(line)
             kind = event["type"]
             changed = _object(event["object"])
         if kind == "ERROR":
             code = int(changed.get("code", 0))
-            raise RefusedError(f"cannot {what}: {_reason(code, changed.get('message'))}", code)
+            raise RefusedError(f"cannot {action}: {_reason(code, changed.get('message'))}", code)
         yield kind, changed
 
 
-def _lines(what: str, response: urllib3.BaseHTTPResponse, has_end: bool) -> Iterator[str]:
+def _lines(action: str, response: urllib3.BaseHTTPResponse, has_end: bool) -> Iterator[str]:
     """Yield the lines of a response, and close it."""
-    with _wrap_errors(what):
+    with _wrap_errors(action):
         try:
             chunks = response.stream(decode_content=False)
             yield from (line.decode("utf-8", "replace") for line in _split(chunks, has_end))
@@ -365,17 +365,19 @@ def _object(answer: Any) -> Object:
 
 
 @contextmanager
-def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
+def _wrap_errors(action: str, server: str = "") -> Iterator[None]:
     """Raise ClusterError for a failed connection, and for an invalid response."""
     try:
         yield
     except (HTTPError, OSError) as error:
         reason = _OF_LIBRARY.sub("", str(error))
-        text = f"cannot {what}: the API server{server and ' '}{server} does not answer: {reason}"
+        text = f"cannot {action}: the API server{server and ' '}{server} does not answer: {reason}"
         raise ClusterError(f"{text}; check the kubeconfig's context and the network") from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         reason = one_line(str(error))
-        raise ClusterError(f"cannot {what}: the answer is not Kubernetes' own: {reason}") from error
+        raise ClusterError(
+            f"cannot {action}: the answer is not Kubernetes' own: {reason}"
+        ) from error
 
 
 def _reason(status: int, message: Any) -> str:

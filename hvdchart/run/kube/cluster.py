@@ -11,7 +11,7 @@ from functools import partial
 from http import HTTPStatus
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.api import Api, Lines, RefusedError, unless_refused
+from hvdchart.run.kube.api import ApiClient, Lines, RefusedError, unless_refused
 from hvdchart.run.state.release import Object, lacks_image, selector
 
 # The API group of each kind of object that the chart creates. If two groups have a kind of the same
@@ -46,7 +46,7 @@ _CLUSTER_WIDE = {
 class Cluster:
     """One namespace of a cluster, and its nodes."""
 
-    def __init__(self, api: Api, namespace: str | None = None) -> None:
+    def __init__(self, api: ApiClient, namespace: str | None = None) -> None:
         self.namespace = namespace or api.namespace
         self._api = api
 
@@ -57,7 +57,7 @@ class Cluster:
         Without a namespace, use that of the context. Raises ClusterError when there is no such
         context, or its credentials cannot be read.
         """
-        return Cluster(Api.connect(context), namespace)
+        return Cluster(ApiClient.connect(context), namespace)
 
     def in_namespace(self, namespace: str) -> Cluster:
         """Return another namespace of the same cluster."""
@@ -87,13 +87,13 @@ class Cluster:
 
     def pod(self, name: str) -> Object:
         """Return a pod. Raises RefusedError if there is none."""
-        what = f"read pod {name} in namespace {self.namespace}"
-        return self._api.get(what, self._path("pods", name))
+        action = f"read pod {name} in namespace {self.namespace}"
+        return self._api.get(action, self._path("pods", name))
 
     def config_map(self, name: str) -> Object:
         """Return a ConfigMap. Raises RefusedError if there is none."""
-        what = f"read configmap {name} in namespace {self.namespace}"
-        return self._api.get(what, self._path("configmaps", name))
+        action = f"read configmap {name} in namespace {self.namespace}"
+        return self._api.get(action, self._path("configmaps", name))
 
     def services(self, release: str) -> list[Object]:
         """Return the Services of a release."""
@@ -107,10 +107,10 @@ class Cluster:
         Only objects of a release, or objects that match a field selector. Each comes with the type
         of the change (ADDED, MODIFIED or DELETED).
         """
-        what = f"watch {kind} in namespace {self.namespace}"
+        action = f"watch {kind} in namespace {self.namespace}"
         labels = selector(release) if release else ""
         query = {"labelSelector": labels, "fieldSelector": field}
-        return self._api.watch(what, self._path(kind), seconds, query)
+        return self._api.watch(action, self._path(kind), seconds, query)
 
     def log(
         self, pod: str, container: str, *, tail: int | None = None, since: int | None = None
@@ -152,31 +152,31 @@ class Cluster:
         *,
         has_end: bool = True,
     ) -> Lines:
-        what = f"read the log of pod {pod} in namespace {self.namespace}"
+        action = f"read the log of pod {pod} in namespace {self.namespace}"
         path = f"{self._path('pods', pod)}/log"
         return self._api.lines(
-            what, path, {"container": container, **query}, silence_seconds, has_end=has_end
+            action, path, {"container": container, **query}, silence_seconds, has_end=has_end
         )
 
     def annotate_job(self, job: Object, annotations: dict[str, str]) -> None:
         """Set annotations of this Job; do not change another Job of the same name."""
         metadata = job["metadata"]
-        what = f"annotate job {metadata['name']} in namespace {self.namespace}"
+        action = f"annotate job {metadata['name']} in namespace {self.namespace}"
         changed = {"uid": metadata.get("uid"), "annotations": annotations}
-        self._api.merge_patch(what, self._path("jobs", metadata["name"]), {"metadata": changed})
+        self._api.merge_patch(action, self._path("jobs", metadata["name"]), {"metadata": changed})
 
     def delete(self, kind: str, name: str) -> bool:
         """Delete an object, and the pods of a Job; return False if there is no such object."""
-        what = f"delete {kind} {name} in namespace {self.namespace}"
+        action = f"delete {kind} {name} in namespace {self.namespace}"
         query = {"propagationPolicy": "Background"}
-        delete = partial(self._api.delete, what, self._path(kind, name), query)
+        delete = partial(self._api.delete, action, self._path(kind, name), query)
         return unless_refused(delete, None, [HTTPStatus.NOT_FOUND]) is not None
 
     def scale(self, stateful_set: str, number: int) -> None:
         """Set the number of a StatefulSet's pods."""
-        what = f"scale statefulset {stateful_set} in namespace {self.namespace}"
+        action = f"scale statefulset {stateful_set} in namespace {self.namespace}"
         path = f"{self._path('statefulsets', stateful_set)}/scale"
-        self._api.merge_patch(what, path, {"spec": {"replicas": number}})
+        self._api.merge_patch(action, path, {"spec": {"replicas": number}})
 
     @contextmanager
     def present(self, kind: str, item: Object) -> Iterator[Object]:
@@ -185,11 +185,11 @@ class Cluster:
         Yields the created object. A ClusterError of the creation or the block takes precedence over
         one of the deletion, which often has the same cause.
         """
-        where = f"in namespace {self.namespace}"
+        scope = f"in namespace {self.namespace}"
         name = item["metadata"]["name"]
         problem: ClusterError | None = None
         try:
-            yield self._api.create(f"create {kind} {name} {where}", self._path(kind), item)
+            yield self._api.create(f"create {kind} {name} {scope}", self._path(kind), item)
         except ClusterError as error:
             problem = error
             raise
@@ -197,8 +197,8 @@ class Cluster:
             # Delete it even if the response to the creation was lost, or a signal interrupted the
             # request.
             now = {"gracePeriodSeconds": "0"}
-            what = f"delete {kind} {name} {where}"
-            delete = partial(self._api.delete, what, self._path(kind, name), now)
+            action = f"delete {kind} {name} {scope}"
+            delete = partial(self._api.delete, action, self._path(kind, name), now)
             try:
                 unless_refused(delete, Object(), [HTTPStatus.NOT_FOUND])
             except ClusterError:
@@ -230,9 +230,9 @@ class Cluster:
             "resource": resource,
             "subresource": subresource,
         }
-        what = f"read your rights in namespace {self.namespace}"
+        action = f"read your rights in namespace {self.namespace}"
         path = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
+        review = self._api.create(action, path, {"spec": {"resourceAttributes": attributes}})
         return bool((review.get("status") or {}).get("allowed"))
 
     def list_or_none(self, kind: str) -> list[Object] | None:
@@ -243,9 +243,9 @@ class Cluster:
 
     def lacks(self, kind: str, name: str) -> bool:
         """Return whether there is no such object; False if the user may not read it."""
-        what = f"read {kind} {name} in namespace {self.namespace}"
+        action = f"read {kind} {name} in namespace {self.namespace}"
         try:
-            self._api.get(what, self._path(kind, name))
+            self._api.get(action, self._path(kind, name))
         except RefusedError as error:
             if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
                 raise
@@ -283,8 +283,8 @@ class Cluster:
         Raises RefusedError without the right to list them, and for a kind that does not exist.
         """
         if everywhere:
-            what = f"list {kind} in all namespaces"
-            return self._api.list(what, f"{self._root(kind)}/{kind.partition('.')[0]}", labels)
+            action = f"list {kind} in all namespaces"
+            return self._api.list(action, f"{self._root(kind)}/{kind.partition('.')[0]}", labels)
         return self._api.list(
             f"list {kind} in namespace {self.namespace}", self._path(kind), labels
         )

@@ -89,9 +89,9 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
     if not workers.are_enough or not run.masters:
         waiting: dict[str, list[str]] = {}
         for pod in needed:
-            what = waits_for(pod)
-            if what:
-                waiting.setdefault(what, []).append(pod["metadata"]["name"])
+            reason = waits_for(pod)
+            if reason:
+                waiting.setdefault(reason, []).append(pod["metadata"]["name"])
         reason = f"{workers.ready} of {workers.wanted} workers are up"
         if waiting:
             reason += f"; {_group_names(waiting)}"

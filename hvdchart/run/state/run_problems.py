@@ -59,8 +59,8 @@ def may_pass(event: Object) -> bool:
 
 def remedy_for_refusal(message: str) -> str:
     """Return what to do when the API server refuses to create a pod."""
-    known = diagnose_refusal(message).remedy
-    return known or "the message names the rule: change the values or the rule"
+    remedy = diagnose_refusal(message).remedy
+    return remedy or "the message names the rule: change the values or the rule"
 
 
 def waits_for(pod: Object) -> str:

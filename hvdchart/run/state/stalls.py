@@ -41,10 +41,10 @@ def read_stall(record: Mapping[str, str]) -> Stall | None:
     since = seconds_of(str(content.get("since", "")))
     if rank is None or rank > MAX_COUNTED or not since:
         return None
-    worker, what, place = (
+    worker, behaviour, place = (
         one_line(str(content.get(name, ""))) for name in ("worker", "what", "place")
     )
-    return Stall(rank, worker, what, since, place)
+    return Stall(rank, worker, behaviour, since, place)
 
 
 def seconds_of(time: str) -> float:

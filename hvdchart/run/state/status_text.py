@@ -38,13 +38,13 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
     if status.remedy:
         yield f"what to do: {status.remedy}"
     yield from _pod_lines(status)
-    where = f"{status.name} -n {namespace}"
+    target = f"{status.name} -n {namespace}"
     if status.workers_left:
         yield f"its workers are still there; to remove them: {removal(status, namespace)}"
     if status.failed_rank is not None:
-        yield f"next: hvdchart logs {where} --rank {status.failed_rank}"
+        yield f"next: hvdchart logs {target} --rank {status.failed_rank}"
     elif status.job:
-        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
+        yield f"next: hvdchart {'events' if status.reason else 'logs'} {target}"
 
 
 def _head(status: Status, now: float | None) -> str:

@@ -35,9 +35,9 @@ def test_image_lacks_well_known_modules_that_requirements_do_not_bring(
 def test_first_that_uses_a_framework_chooses_the_image() -> None:
     program = [("this program", "torch")]
     of_function = default_image([("the function", "jax")], program, has_gpus=False)
-    assert of_function.why == "the function uses jax"
+    assert of_function.reason == "the function uses jax"
     of_program = default_image([("the function", "numpy")], program, has_gpus=False)
-    assert of_program.why == "this program uses torch"
+    assert of_program.reason == "this program uses torch"
 
 
 @pytest.mark.parametrize("own", [(3, 11), (3, 12)])

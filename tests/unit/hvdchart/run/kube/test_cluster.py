@@ -10,7 +10,7 @@ import pytest
 from urllib3.util import connection
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.api import MAX_LINE_BYTES, Api
+from hvdchart.run.kube.api import MAX_LINE_BYTES, ApiClient
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubeconfig import find_connection
 from hvdchart.run.kube.kubectl import Kubectl
@@ -169,7 +169,7 @@ def test_gang_is_looked_for_in_the_apis_that_the_chart_uses(
     assert path in [request.url for request in fake_cluster.requests]
 
 
-def ask(api: Api, method: str) -> None:
+def ask(api: ApiClient, method: str) -> None:
     """List Jobs, or create one."""
     path = "apis/batch/v1/namespaces/team/jobs"
     api.get("list jobs", path) if method == "GET" else api.create("create a job", path, job())
@@ -186,7 +186,7 @@ def test_request_without_an_answer_is_not_repeated(
 ) -> None:
     """The commands that wait for the API server repeat their requests themselves."""
     fake_cluster.fail(method, "batch/jobs", failure, times=9)
-    api = Api(find_connection(), seconds)
+    api = ApiClient(find_connection(), seconds)
     with pytest.raises(ClusterError, match=reason):
         ask(api, method)
     fake_cluster.wait(lambda: bool(fake_cluster.asked(method, "batch/jobs")))
@@ -200,7 +200,7 @@ def test_throttled_request_waits_as_long_as_the_api_server_asks(
 ) -> None:
     """The API server has not begun with it: a creation can be repeated, too."""
     fake_cluster.fail(method, "batch/jobs", faults.status(429, Retry_After="1"), times=2)
-    ask(Api(find_connection()), method)
+    ask(ApiClient(find_connection()), method)
     assert len(fake_cluster.asked(method, "batch/jobs")) == 3
 
 
@@ -218,5 +218,5 @@ def test_throttled_request_waits_as_long_as_the_api_server_asks(
 def test_other_refused_request_is_not_repeated(fake_cluster: FakeCluster, failure: Failure) -> None:
     fake_cluster.fail("POST", "batch/jobs", failure, times=9)
     with pytest.raises(ClusterError, match="on purpose"):
-        ask(Api(find_connection()), "POST")
+        ask(ApiClient(find_connection()), "POST")
     assert len(fake_cluster.asked("POST", "batch/jobs")) == 1
