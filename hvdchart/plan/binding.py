@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvd_pods.shared.binding import Binding
-from hvd_pods.shared.launcher_options import given_options
+from hvd_pods.shared.launcher_options import list_options
 from hvdchart.plan import rules
 from hvdchart.plan.rules import OURS, SPEC, Reason
 from hvdchart.spec import topology
@@ -61,7 +61,7 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
             return group.tuning.binding, rules.override_reason(f"nodes[{index}].tuning.binding")
     if spec.tuning.binding:
         return spec.tuning.binding, rules.override_reason("tuning.binding")
-    if any("binding" in option for _, option in given_options(spec.launch.options)):
+    if any("binding" in option for _, option in list_options(spec.launch.options)):
         return "none", Reason("`launch.options` binds or maps the ranks", SPEC)
     if spec.launch.mode == "custom":
         return "none", Reason("the command line is your own", SPEC)

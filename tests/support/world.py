@@ -57,7 +57,7 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkersScaled,
 )
-from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found_job
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, read_found_job
 from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Assignment, RunState
@@ -121,7 +121,7 @@ class World:
     @property
     def job_reading(self) -> JobReading:
         """What a read of the Job shows now."""
-        return self.job if isinstance(self.job, JobReading) else found_job(self.job)
+        return self.job if isinstance(self.job, JobReading) else read_found_job(self.job)
 
     def put(self, event: Event, after: float = 0.0) -> list[Effect]:
         """Apply an event. Return the effects that follow."""

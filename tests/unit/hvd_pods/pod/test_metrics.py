@@ -128,11 +128,11 @@ def test_what_a_script_may_add(line: str, sample: Sample | None) -> None:
 @pytest.mark.promise("page with any text of a script is one that is read again")
 def test_page_with_any_text_of_a_script_is_one_that_is_read_again(text: str) -> None:
     samples, refused = metrics.parse_samples(text)
-    page = metrics.format_page([sample.labelled('rank="0"') for sample in samples])
+    page = metrics.format_page([sample.with_label('rank="0"') for sample in samples])
     again, none = metrics.parse_samples(page)
     assert none == 0 <= refused
     assert {(name, labels) for name, _, labels in again} == {
-        (sample.name, sample.labelled('rank="0"').labels) for sample in samples
+        (sample.name, sample.with_label('rank="0"').labels) for sample in samples
     }
     assert len(again) == len({(name, labels) for name, _, labels in again})
     assert len(metrics.parse_progress(metrics.select_progress(text))) <= len(metrics.PROGRESS)

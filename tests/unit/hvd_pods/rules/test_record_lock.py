@@ -30,7 +30,7 @@ from hvd_pods.rules.events import (
     Started,
     Terminated,
 )
-from hvd_pods.rules.job_state import found_job
+from hvd_pods.rules.job_state import read_found_job
 from hvd_pods.rules.record_lock import (
     LOCK_DURATION_SECONDS,
     RECORD_POLL_INTERVAL_SECONDS,
@@ -240,7 +240,7 @@ def conclude(world: World, record: dict[str, str] | None) -> None:
     while not any(isinstance(event, JobRead) for _, event in world.answers):
         world.answer()
     world.answers = [each for each in world.answers if not isinstance(each[1], JobRead)]
-    world.put(JobRead(found_job(JOB), record=record))
+    world.put(JobRead(read_found_job(JOB), record=record))
 
 
 def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> None:
@@ -283,7 +283,7 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
     world.answers.clear()
     world.put(RecordFailed("end", 403, "forbidden", is_temporary=False))
     world.answers.clear()
-    world.put(JobRead(found_job(JOB), record=record))
+    world.put(JobRead(read_found_job(JOB), record=record))
     assert world.end() == (0, "")
     assert bool(world.of(ScaleDown)) is scales
 

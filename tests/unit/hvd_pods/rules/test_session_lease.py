@@ -23,7 +23,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
-from hvd_pods.rules.job_state import REPLACED, UNREADABLE, found_job
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, read_found_job
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.objects import format_time
@@ -115,7 +115,7 @@ def test_waiting_for_workers_ends_with_the_lease_too() -> None:
     world.put(Started())
     world.answers = []
     world.put(RecordWritten("take"))
-    world.put(JobRead(found_job(leased(SECONDS))))
+    world.put(JobRead(read_found_job(leased(SECONDS))))
     world.answers = []
     pass_time(world, SECONDS + 100)
     world.answer_all()

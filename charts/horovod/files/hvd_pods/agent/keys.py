@@ -97,7 +97,7 @@ class Keys:
             raise ConfigurationError(
                 f"the agent's keys are not there: {problem}: {REMEDY}"
             ) from problem
-        return [(one.st_ino, one.st_mtime_ns, one.st_size) for one in stats]
+        return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
 
 def _no_passphrase() -> str:

@@ -125,16 +125,16 @@ def _fill(
 def _read(name: str, secret: Object) -> Files:
     """Return the keys of a Secret; empty when it has none. Raises ConfigurationError."""
     data = secret.get("data", {})
-    there = [key for key in IN_SECRET if data.get(key)]
-    missing = [key for key in IN_SECRET if key not in there]
-    if there and missing:
+    keys = [key for key in IN_SECRET if data.get(key)]
+    missing = [key for key in IN_SECRET if key not in keys]
+    if keys and missing:
         # Workers may use the present keys: a replacement would lock them out.
         raise ConfigurationError(
-            f"Secret {name} has {', '.join(there)} but not {', '.join(missing)}: set "
+            f"Secret {name} has {', '.join(keys)} but not {', '.join(missing)}: set "
             "`agent.generation` to a number that the release has not had yet, for new keys"
         )
     try:
-        return {key: base64.b64decode(data[key], validate=True) for key in there}
+        return {key: base64.b64decode(data[key], validate=True) for key in keys}
     except ValueError as problem:
         raise ConfigurationError(f"Secret {name} is not in base64: {problem}") from problem
 

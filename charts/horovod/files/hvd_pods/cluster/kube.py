@@ -304,8 +304,8 @@ class Api:
         # A cut response is an HTTPException and not an OSError. Cut JSON is a ValueError.
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
             cause = f"{type(problem).__name__}: {problem}"
-            asked = f"{request.method} {request.path}"
-            message = f"no complete response from the API server to {asked} ({cause})"
+            target = f"{request.method} {request.path}"
+            message = f"no complete response from the API server to {target} ({cause})"
             raise ApiError(NO_ANSWER, message) from problem
         finally:
             connection.close()

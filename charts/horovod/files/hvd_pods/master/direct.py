@@ -152,8 +152,10 @@ class WorkerPrograms:
     def follow(self) -> int:
         """Forward the output; return the exit code of the first failed rank or agent connection."""
         while self._programs:
-            left = self._kill_at - time.monotonic()
-            for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
+            seconds_left = self._kill_at - time.monotonic()
+            for key, _ in self._selector.select(
+                None if seconds_left == float("inf") else max(0.0, seconds_left)
+            ):
                 if key.data is None:
                     self._handle_signals(os.read(key.fd, 4096))
                 elif isinstance(key.data, WorkerProgram):

@@ -156,7 +156,7 @@ def _read_reports(lines: Sequence[OutputLine]) -> list[LauncherReport]:
 def _find_failed(evidence: Evidence, reports: Sequence[LauncherReport]) -> FailedRank:
     """Return the rank that failed first: the launcher's report names it, or else a notice."""
     late = _find_late_ranks(evidence)
-    report = min(reports, key=lambda each: each.rank in late, default=None)
+    report = min(reports, key=lambda report: report.rank in late, default=None)
     notice = _choose_notice(evidence, report, late)
     return _describe_failed(evidence, report, notice)
 

@@ -61,7 +61,7 @@ FULL = ("No space left on device", "Disk quota exceeded")
 
 def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
     """Return the cause for a rank's exception; `text` is the exception's line, with the place."""
-    who = describe_rank(rank, worker)
+    rank_prefix = describe_rank(rank, worker)
     is_full = any(words in text for words in FULL)
     # Some exceptions are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
@@ -72,7 +72,7 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
         text = f"{text}; {gpu.remedy}"
         broken = worker if gpu.is_broken else ""
         return Cause(
-            who,
+            rank_prefix,
             text,
             is_sure_to_repeat=gpu.is_permanent,
             is_permanent=gpu.is_permanent,
@@ -85,13 +85,13 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
     if name == "FileNotFoundError":
         text += "; send files beside the script with `--code`, and mount data with `--volume`"
     is_sure = is_full or name in SURE_TO_REPEAT
-    return Cause(who, text, is_sure, is_permanent=name in PERMANENT)
+    return Cause(rank_prefix, text, is_sure, is_permanent=name in PERMANENT)
 
 
-def cause_of_memory(who: str, limit: float) -> Cause:
+def cause_of_memory(rank_prefix: str, limit: float) -> Cause:
     """Return the cause for a rank that the kernel killed at its container's limit, in MiB."""
     text = describe_exceeded(limit, "`worker.resources.limits.memory`")
-    return Cause(who, text, is_sure_to_repeat=True, is_permanent=True)
+    return Cause(rank_prefix, text, is_sure_to_repeat=True, is_permanent=True)
 
 
 def describe_rank(rank: int | None, worker: str) -> str:

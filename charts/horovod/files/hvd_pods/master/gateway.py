@@ -213,10 +213,10 @@ class Relay:
     def _wait(self) -> list[int]:
         """Wait until one of the descriptors is ready; return those that can be read."""
         reads = [self._client.fileno()]
-        left = None
+        seconds_left = None
         poll = select.poll()
         if not self._is_over:
-            left = self._connection.left()
+            seconds_left = self._connection.left()
             sends = self._connection.events & selectors.EVENT_WRITE
             events = select.POLLIN | (select.POLLOUT if sends else 0)
             poll.register(self._connection.fileno(), events)
@@ -224,9 +224,13 @@ class Relay:
                 reads.append(self._stdin)
         if self._unwritten:
             poll.register(self._unwritten[0][0], select.POLLOUT)
-        for one in reads:
-            poll.register(one, select.POLLIN)
-        return [one for one, _ in poll.poll(None if left is None else 1000 * left) if one in reads]
+        for descriptor in reads:
+            poll.register(descriptor, select.POLLIN)
+        return [
+            descriptor
+            for descriptor, _ in poll.poll(None if seconds_left is None else 1000 * seconds_left)
+            if descriptor in reads
+        ]
 
     def _take_word(self) -> None:
         """Read the client's last message; if it disconnects, end the agent connection."""

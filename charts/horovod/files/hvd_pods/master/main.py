@@ -100,11 +100,15 @@ class Master:
         if not timers:
             return self._queue.get()
         kind = min(timers, key=lambda kind: timers[kind])
-        left = timers[kind] - time.monotonic()
-        if left < -MAX_TIMER_DELAY_SECONDS:
+        seconds_left = timers[kind] - time.monotonic()
+        if seconds_left < -MAX_TIMER_DELAY_SECONDS:
             return Timer(kind)
         try:
-            return self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
+            return (
+                self._queue.get(timeout=seconds_left)
+                if seconds_left > 0
+                else self._queue.get_nowait()
+            )
         except queue.Empty:
             return Timer(kind)
 

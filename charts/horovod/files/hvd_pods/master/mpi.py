@@ -18,7 +18,7 @@ from hvd_pods.shared.errors import ConfigurationError
 from hvd_pods.shared.launcher_options import (
     LAUNCHER_OPTIONS,
     find_conflicts,
-    given_options,
+    list_options,
     tags_output,
 )
 from hvd_pods.shared.paths import GENERATED
@@ -149,7 +149,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
 
 def _open_mpi_binding(run: Run) -> list[str]:
     """Return binding options: Open MPI's default binds each rank to a core, often all to one."""
-    effects = {option.get("binding") for _, option in given_options(run.options)}
+    effects = {option.get("binding") for _, option in list_options(run.options)}
     if "binds" in effects:
         return []
     binding = run.binding

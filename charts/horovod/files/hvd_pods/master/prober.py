@@ -184,8 +184,8 @@ class Prober:
         while not self.is_closed:
             self._handle_due()
             due = self._timers[0][0] if self._timers else None
-            left = None if due is None else max(0.0, due - time.monotonic())
-            for key, _ in self._selector.select(left):
+            seconds_left = None if due is None else max(0.0, due - time.monotonic())
+            for key, _ in self._selector.select(seconds_left):
                 ready: ProbedWorker | None = key.data
                 if ready is None:
                     with contextlib.suppress(BlockingIOError):

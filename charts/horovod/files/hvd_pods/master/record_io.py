@@ -25,7 +25,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
 )
 from hvd_pods.rules.job_evidence import JobEvidence
-from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, found_job
+from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, read_found_job
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.objects import (
@@ -79,7 +79,7 @@ class RecordClient:
         try:
             return RecordRead(self._read_or_make())
         except ApiError as problem:
-            return _failed("read", problem)
+            return _failure_event("read", problem)
 
     @carries_out(WriteRecord, work_queues.RECORD)
     def write(self, effect: WriteRecord) -> Event:
@@ -87,7 +87,7 @@ class RecordClient:
         try:
             return self._patch(effect.purpose, effect.data, effect)
         except ApiError as problem:
-            return _failed(effect.purpose, problem)
+            return _failure_event(effect.purpose, problem)
 
     @carries_out(ReleaseRecord, work_queues.RECORD)
     def release(self, effect: ReleaseRecord) -> Event:
@@ -177,7 +177,7 @@ class RecordClient:
         return RecordWritten(purpose)
 
 
-def _failed(purpose: str, problem: ApiError) -> Event:
+def _failure_event(purpose: str, problem: ApiError) -> Event:
     return RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
 
 
@@ -196,9 +196,13 @@ def read_job(
     if effect.is_for_orphans:
         return JobRead(job, is_for_orphans=True)
     retry_seconds = effect.retry_seconds
-    left = None if retry_seconds is None else max(0.0, retry_seconds - (time.monotonic() - began))
+    seconds_left = (
+        None if retry_seconds is None else max(0.0, retry_seconds - (time.monotonic() - began))
+    )
     try:
-        item = api.get(f"core/configmaps/{run.record}", retry_seconds=left, timeout=left)
+        item = api.get(
+            f"core/configmaps/{run.record}", retry_seconds=seconds_left, timeout=seconds_left
+        )
     except ApiError as problem:
         log(f"cannot read which master controls the workers: {problem}")
         return JobRead(job)
@@ -232,7 +236,7 @@ def read_lease(api: Api) -> LeaseRead:
         return LeaseRead(UNREADABLE)
     uid = os.environ[contract.JOB_UID]
     is_own = job["metadata"].get("uid", uid) == uid
-    return LeaseRead(found_job(shorten(job)) if is_own else REPLACED)
+    return LeaseRead(read_found_job(shorten(job)) if is_own else REPLACED)
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
@@ -267,7 +271,7 @@ def _is_replaced(api: Api, run: Run) -> bool | None:
 def has_ended(api: Api, name: str, retry_seconds: float | None = None) -> bool:
     """Return whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
-        return found_job(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)).is_over
+        return read_found_job(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)).is_over
     except ApiError as problem:
         if problem.status == HTTPStatus.NOT_FOUND:
             return True

@@ -248,7 +248,7 @@ def show_stacks(access: AgentAccess, worker: Worker, ranks: Sequence[int]) -> li
 
 def ask_ranks_to_end(access: AgentAccess, workers: Sequence[Worker]) -> int:
     """Ask all ranks on these workers to end; return how many were asked. Failures are logged."""
-    asked = 0
+    rank_count = 0
     for worker, (code, output) in call(
         access, workers, ["worker/graceful_termination.py"], seconds=RANKS_ASK_TIMEOUT_SECONDS
     ).items():
@@ -257,5 +257,5 @@ def ask_ranks_to_end(access: AgentAccess, workers: Sequence[Worker]) -> int:
         number = next((count for count in counts if count is not None), None)
         if code or number is None:
             log(f"cannot ask the ranks on {worker.name} to end: {one_line(output)}")
-        asked += 0 if code else number or 0
-    return asked
+        rank_count += 0 if code else number or 0
+    return rank_count

@@ -80,7 +80,7 @@ class EffectRunner:
         self.exit: Exit | None = None
         carriers = (self, self._record, self._cluster, self._workers, code, self._launcher)
         self._methods = {
-            effect: method for each in carriers for effect, method in methods_of(each).items()
+            effect: method for carrier in carriers for effect, method in methods_of(carrier).items()
         }
 
     def carry_out(self, effect: Effect) -> None:

@@ -53,7 +53,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
-from hvd_pods.rules.job_state import found_job
+from hvd_pods.rules.job_state import read_found_job
 from hvd_pods.rules.record_lock import RENEW, TAKE
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared import contract
@@ -69,7 +69,7 @@ ENFORCED = "the NetworkPolicy is enforced: a pod that it does not admit reaches 
 UNKNOWN = "whether the NetworkPolicy is enforced is not known"
 # A substitute for the Job, which the test does not have: no attempt follows, and no worker is
 # needed then.
-_LAST_ATTEMPT = found_job({"metadata": {}, "spec": {"suspend": True}})
+_LAST_ATTEMPT = read_found_job({"metadata": {}, "spec": {"suspend": True}})
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
 RANK_GRACE_PERIOD_SECONDS = 10.0
 # Timeout in seconds for a connection.
@@ -230,11 +230,11 @@ class SelftestEffectRunner(EffectRunner):
         even after that time.
         """
         needed = 1 if is_open else FAILURES_IN_A_ROW
-        seen = 0
+        repeats = 0
         until = time.monotonic() + self._timing.settle_timeout_seconds
-        while (seen or time.monotonic() < until) and not self._stopped.is_set():
-            seen = seen + 1 if self._reaches(address) == is_open else 0
-            if seen == needed:
+        while (repeats or time.monotonic() < until) and not self._stopped.is_set():
+            repeats = repeats + 1 if self._reaches(address) == is_open else 0
+            if repeats == needed:
                 return True
             time.sleep(self._timing.poll_interval_seconds)
         return False
@@ -271,11 +271,11 @@ def wait_for_end(api: Api, name: str, until: float, timing: Timing = TIMING) -> 
     """
     is_waiting = False
     while True:
-        left = until - time.monotonic()
+        seconds_left = until - time.monotonic()
         # The API server may be away for longer than the test may take.
-        if has_ended(api, name, max(0.0, left)):
+        if has_ended(api, name, max(0.0, seconds_left)):
             return
-        if left < 0:
+        if seconds_left < 0:
             raise RunError(f"the run has not ended within {timing.limit_seconds:.0f} s: {REMEDY}")
         if not is_waiting:
             log(f"waiting for the run to end: {name}")

@@ -20,7 +20,7 @@ def make_page(state: RunState) -> str:
         Sample("hvdchart_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES
     ]
     launch = state.attempt.launch
-    stalled = launch.stalls.named(time.monotonic()) if launch else []
+    stalled = launch.stalls.list_named(time.monotonic()) if launch else []
     samples += [
         Sample("hvdchart_ranks", str(state.ranks)),
         Sample("hvdchart_workers_ready", str(len(state.attempt_workers.answering))),

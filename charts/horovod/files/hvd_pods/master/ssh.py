@@ -87,7 +87,7 @@ def _take_options(rest: list[str]) -> bool:
             name = value.replace("=", " ").split()[:1]
             if letter == "o" and (not name or name[0].lower() not in SETTINGS):
                 raise UsageError(f"-o {value} is not supported")
-        elif letter and all(one in FLAGS for one in option[1:]):
+        elif letter and all(letter in FLAGS for letter in option[1:]):
             is_empty = is_empty or "n" in option
         else:
             raise UsageError(f"{option} is not supported")

@@ -29,7 +29,7 @@ KEEP_PACKAGES = "keep-packages"
 def read_source(source: Path) -> dict[str, bytes]:
     """Return the content of a mounted ConfigMap by key. Raises OSError."""
     # The kubelet's own entries, ..data and the directory that it links to, begin with dots.
-    files = (one for one in source.iterdir() if one.is_file() and not one.name.startswith(".."))
+    files = (path for path in source.iterdir() if path.is_file() and not path.name.startswith(".."))
     return {file.name: file.read_bytes() for file in files}
 
 

@@ -89,15 +89,17 @@ class ConnectionServer:
         """Respond to connections forever."""
         while True:
             oldest = next(iter(self._open.values()), None)
-            left = max(0.0, oldest.until - time.monotonic()) if oldest else None
-            for key, _ in self._selector.select(left):
+            seconds_left = max(0.0, oldest.until - time.monotonic()) if oldest else None
+            for key, _ in self._selector.select(seconds_left):
                 if key.data is None:
                     self._accept()
                 # A new connection may just have replaced this one.
                 elif key.data in self._open:
                     self._continue(key.data, self._open[key.data])
             now = time.monotonic()
-            late = [each for each, progress in self._open.items() if progress.until <= now]
+            late = [
+                connection for connection, progress in self._open.items() if progress.until <= now
+            ]
             for connection in late:
                 self._close(connection)
 

@@ -80,7 +80,7 @@ class Sample(NamedTuple):
     value: str
     labels: tuple[str, ...] = ()
 
-    def labelled(self, label: str) -> Sample:
+    def with_label(self, label: str) -> Sample:
         """Return this sample with a label, which replaces its own one of that name.
 
         An empty label changes nothing. This prevents a script from posing as another rank.
@@ -151,14 +151,14 @@ def script_samples(file: Path, label: str, most: int) -> Iterator[Sample]:
     Without a file, yield only the number of refused lines, which is 0 then.
     """
     samples, refused = parse_samples(read_script_file(file), most)
-    yield Sample("hvdchart_script_lines_refused", str(refused)).labelled(label)
+    yield Sample("hvdchart_script_lines_refused", str(refused)).with_label(label)
     try:
         age = max(0.0, time.time() - file.lstat().st_mtime)
     except OSError:
         # The script has not written the file yet.
         return
-    yield Sample("hvdchart_script_age_seconds", f"{age:.1f}").labelled(label)
-    yield from (sample.labelled(label) for sample in samples)
+    yield Sample("hvdchart_script_age_seconds", f"{age:.1f}").with_label(label)
+    yield from (sample.with_label(label) for sample in samples)
 
 
 def format_page(samples: Iterable[Sample]) -> str:

@@ -91,7 +91,7 @@ def _join(*paths: str | None) -> str:
     return ":".join(path for path in paths if path)
 
 
-def without(environment: Mapping[str, str]) -> dict[str, str]:
+def drop_installed(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Python does not find the packages of an earlier run."""
     packages_prefix = f"{FOLDER / CURRENT}/"
     words = environment.get("PYTHONPATH", "").split(":")
@@ -146,7 +146,7 @@ def _fill(environment: Path, code: Path, timeout_seconds: float) -> str:
 
     Raises RunError as `install` does, and OSError.
     """
-    variables = {**PIP_LIMITS, **without(os.environ)}
+    variables = {**PIP_LIMITS, **drop_installed(os.environ)}
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
     # It needs the image's PYTHONPATH, which -I ignores. Python also finds modules in its working
     # directory. Therefore it runs in a directory without modules of an earlier run.

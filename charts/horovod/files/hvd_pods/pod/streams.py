@@ -56,7 +56,7 @@ class Stream:
             end = len(self._rest)
         complete = bytes(self._rest[:end])
         del self._rest[:end]
-        tagged = self._tagged(complete)
+        tagged = self._add_tags(complete)
         self._look(tagged)
         write(self._target, tagged)
         return bool(data)
@@ -64,10 +64,10 @@ class Stream:
     def give_up(self) -> None:
         """Pass on an incomplete line without waiting for its end."""
         if self._rest:
-            write(self._target, self._tagged(bytes(self._rest) + b"\n"))
+            write(self._target, self._add_tags(bytes(self._rest) + b"\n"))
             self._rest.clear()
 
-    def _tagged(self, content: bytes) -> bytes:
+    def _add_tags(self, content: bytes) -> bytes:
         if not self._tag or not content:
             return content
         lines = content.split(b"\n")

@@ -135,7 +135,7 @@ def ask_to_end(script: RankScript) -> bool:
     OSError where the memory volume is full.
     """
     try:
-        os.close(os.open(_asked(script), os.O_CREAT | os.O_EXCL))
+        os.close(os.open(_request_path(script), os.O_CREAT | os.O_EXCL))
         os.kill(script.pid, signal.SIGTERM)
     except (FileExistsError, ProcessLookupError):
         return False
@@ -144,10 +144,10 @@ def ask_to_end(script: RankScript) -> bool:
 
 def was_asked_to_end(script: RankScript) -> bool:
     """Return whether `ask_to_end` has sent SIGTERM to this script."""
-    return os.path.exists(_asked(script))
+    return os.path.exists(_request_path(script))
 
 
-def _asked(script: RankScript) -> str:
+def _request_path(script: RankScript) -> str:
     return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
 
 

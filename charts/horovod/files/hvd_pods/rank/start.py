@@ -77,8 +77,8 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     while rest[0] in options:
         name = rest.pop(0)
         options[name] = rest.pop(0)
-    to, cores, per_socket = options.values()
-    return Arguments(Binding(to, int(cores), int(per_socket)), int(rest[0]), rest[1:])
+    target, cores, per_socket = options.values()
+    return Arguments(Binding(target, int(cores), int(per_socket)), int(rest[0]), rest[1:])
 
 
 def prepare(arguments: Arguments) -> tuple[RankPlace | None, str | None]:

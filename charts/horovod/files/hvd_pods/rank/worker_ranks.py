@@ -119,13 +119,17 @@ class WorkerRanks:
             file.write(f"{os.environ.get(FENCE, '')} {self._number}")
 
     def _look(self, until: float) -> None:
-        left = None if until == float("inf") else max(0.0, until - time.monotonic()) * 1000
-        ready = {one for one, _ in self._poll.poll(left)}
+        milliseconds_left = (
+            None if until == float("inf") else max(0.0, until - time.monotonic()) * 1000
+        )
+        ready = {descriptor for descriptor, _ in self._poll.poll(milliseconds_left)}
         for source in ready & self._streams.keys():
             self._streams[source].pass_on()
         for life in ready & self._running.keys():
             self._take_end(self._running.pop(life))
-        for source in [one for one, stream in self._streams.items() if not stream.is_open]:
+        for source in [
+            descriptor for descriptor, stream in self._streams.items() if not stream.is_open
+        ]:
             self._poll.unregister(source)
             del self._streams[source]
         line = os.read(0, len(STAY)) if 0 in ready else None
@@ -162,10 +166,10 @@ class WorkerRanks:
         code = os.WEXITSTATUS(status)
         if status == 0 or self._is_ending:
             return
-        how = f"by signal {os.WTERMSIG(status)}" if is_killed else f"with exit code {code}"
+        ending = f"by signal {os.WTERMSIG(status)}" if is_killed else f"with exit code {code}"
         self._code = 128 + os.WTERMSIG(status) if is_killed else code
         rank_name = f"rank {rank.number} on {socket.gethostname()}"
-        streams.write(2, f"[hvd] {rank_name} ended {how}\n".encode())
+        streams.write(2, f"[hvd] {rank_name} ended {ending}\n".encode())
         self._end()
 
     def _end(self) -> None:

@@ -243,7 +243,9 @@ def on_finished_counted(decision: Decision, event: FinishedCounted) -> None:
     state = decision.state
     if state.activity != Activity.DELIVERING:
         return
-    if event.number == sum(each.slots for each in read_workers(state.run, state.recorded_workers)):
+    if event.number == sum(
+        worker.slots for worker in read_workers(state.run, state.recorded_workers)
+    ):
         decision.log("all ranks have finished while there was no master")
         decision.add_event(AttemptOver(None))
     else:
@@ -378,6 +380,6 @@ def time_out(decision: Decision) -> None:
     problem = f"did not answer within {limit}"
     decision.add_event(
         AttemptOver(
-            missing_workers.missing_error(decision, diagnoses, problem, WorkersTimeoutError)
+            missing_workers.make_missing_error(decision, diagnoses, problem, WorkersTimeoutError)
         )
     )

@@ -212,7 +212,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     problem = decision.attempt.problem
     lost_to = decision.record_lock.lost_to
     if lost_to and problem:
-        decision.add_event(EndReached(record_lock.superseded(lost_to)))
+        decision.add_event(EndReached(record_lock.make_superseded_error(lost_to)))
     elif lost_to:
         decide_retry(decision)
     else:

@@ -60,15 +60,17 @@ def on_successors(decision: Decision, event: PodsListed) -> None:
 
     Either must last for a time: a queue deletes the pods of a run one after the other.
     """
-    seen = ""
+    successors = ""
     if any(map(_will_stay, event.pods.values())):
-        seen = STAYS
+        successors = STAYS
     elif not event.pods and not event.problem:
-        seen = NONE
-    if seen != decision.state.successors:
-        decision.state = replace(decision.state, successors=seen, successors_since=decision.now)
+        successors = NONE
+    if successors != decision.state.successors:
+        decision.state = replace(
+            decision.state, successors=successors, successors_since=decision.now
+        )
     needed_seconds = {STAYS: SUCCESSOR_STAY_SECONDS, NONE: SUCCESSOR_TIMEOUT_SECONDS}.get(
-        seen, float("inf")
+        successors, float("inf")
     )
     if decision.now - decision.state.successors_since >= needed_seconds:
         decision.add_effects(Exit(decision.state.problem))

@@ -146,7 +146,7 @@ UNREADABLE = JobReading(JobKind.UNREADABLE)
 NOT_READ = JobReading(JobKind.NOT_READ)
 
 
-def found_job(job: Object) -> JobReading:
+def read_found_job(job: Object) -> JobReading:
     """Return the reading of a Job that was found."""
     return JobReading(JobKind.FOUND, job)
 

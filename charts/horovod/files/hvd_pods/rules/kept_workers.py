@@ -50,9 +50,9 @@ def begin(decision: Decision) -> None:
 
 def watch_deadline(decision: Decision, job: JobReading) -> None:
     """Stop keeping the workers before the deadline of the Job that was just read."""
-    left = job.seconds_left(decision.wall)
-    if left < float("inf"):
-        decision.set_timer(TimerKind.KEEP_WORKERS, decision.now + max(0.0, left))
+    seconds_left = job.seconds_left(decision.wall)
+    if seconds_left < float("inf"):
+        decision.set_timer(TimerKind.KEEP_WORKERS, decision.now + max(0.0, seconds_left))
     else:
         decision.clear_timers(TimerKind.KEEP_WORKERS)
 

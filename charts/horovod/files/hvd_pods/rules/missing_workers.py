@@ -42,10 +42,10 @@ def diagnose(
         elif not decision.state.run.has_api_access:
             diagnoses[worker] = Diagnosis(no_answer.reason)
         elif worker.stateful_set in event.gone:
-            diagnoses[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
+            diagnoses[worker] = _diagnose_broken(worker, "was deleted", f"create it again {AGAIN}")
         elif is_wrong and pod_replacement.makes_stale_pods(decision, worker, pod):
             problem = f"makes pods {STALE}, as after kubectl rollout undo"
-            diagnoses[worker] = _broken(worker, problem, f"change it back {AGAIN}")
+            diagnoses[worker] = _diagnose_broken(worker, problem, f"change it back {AGAIN}")
         elif pod is None:
             diagnoses[worker] = pod_problems.diagnose_refusal(
                 event.refusals.get(worker.stateful_set, "")
@@ -66,7 +66,7 @@ def diagnose(
     return diagnoses
 
 
-def _broken(worker: Worker, problem: str, remedy: str) -> Diagnosis:
+def _diagnose_broken(worker: Worker, problem: str, remedy: str) -> Diagnosis:
     """Return a problem that lasts until somebody repairs the worker's StatefulSet."""
     reason = f"the StatefulSet {worker.stateful_set} {problem}"
     return Diagnosis(reason, is_permanent=True, remedy=remedy, wait_seconds=REPAIR_TIMEOUT_SECONDS)
@@ -118,7 +118,7 @@ def report_missing(decision: Decision, diagnoses: Mapping[Worker, Diagnosis]) ->
     ]
     if _is_too_few(decision.state.run, lasting):
         decision.add_event(
-            AttemptOver(missing_error(decision, diagnoses, "cannot start", RunError))
+            AttemptOver(make_missing_error(decision, diagnoses, "cannot start", RunError))
         )
 
 
@@ -141,7 +141,7 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
     return f"{min(lacking, len(missing))} of {needed} workers"
 
 
-def missing_error(
+def make_missing_error(
     decision: Decision, diagnoses: Mapping[Worker, Diagnosis], problem: str, kind: type[RunError]
 ) -> RunError:
     """Return the error of an attempt without these workers: `kind`, unless no attempt can help."""

@@ -65,7 +65,7 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
             # The StatefulSet has been repaired.
             decision.attempt_workers = replace(
                 decision.attempt_workers,
-                replaced={n: each for n, each in replaced.items() if n != name},
+                replaced={n: entry for n, entry in replaced.items() if n != name},
             )
         # While ranks train, a stale pod may belong to the next run.
         is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)

@@ -239,7 +239,7 @@ def lose(decision: Decision, holder: str) -> None:
     attempt = decision.attempt
     activity = decision.state.activity
     if activity == Activity.TRAINING:
-        launch_abort.abort(decision, superseded(holder))
+        launch_abort.abort(decision, make_superseded_error(holder))
     elif activity == Activity.FINDING_CAUSE or (
         activity == Activity.DECIDING_RETRY and attempt.launch and not attempt.problem
     ):
@@ -249,10 +249,10 @@ def lose(decision: Decision, holder: str) -> None:
         # The result of the training is final; the other master does the rest.
         decision.end_master()
     else:
-        decision.add_event(EndReached(superseded(holder)))
+        decision.add_event(EndReached(make_superseded_error(holder)))
 
 
-def superseded(holder: str) -> RunError:
+def make_superseded_error(holder: str) -> RunError:
     """Return the error of a master that was replaced by another one."""
     return SupersededError(f"{holder} has taken the workers over from this master")
 

@@ -93,14 +93,14 @@ class ReportedProgress:
         (began, first) = self.history[0]
         (now, last) = self.history[-1]
         speed = reported.get("samplesPerSecond")
-        left = reported.get("steps", 0) - last
-        is_known = left >= 0 and last > first
+        steps_left = reported.get("steps", 0) - last
+        is_known = steps_left >= 0 and last > first
         return ProgressEntry(
             step=reported["step"],
             steps=reported.get("steps"),
             loss=reported.get("loss"),
             samples_per_second=None if speed is None else round(speed * reported.get("size", 1), 3),
-            seconds_left=round(left * (now - began) / (last - first)) if is_known else None,
+            seconds_left=round(steps_left * (now - began) / (last - first)) if is_known else None,
             time=self.time,
             is_counted=self.is_counted,
             losses=self.losses,

@@ -107,8 +107,8 @@ class Retries:
     def _judge_failure(self, problem: RunError, failures: int, has_trained: bool) -> Verdict:
         """Decide about the attempt after a failure, the last one of `failures`."""
         limit = sys.maxsize if self.limit is None else self.limit
-        left = limit - failures - self.lost_masters + 1
-        failure = Failure(problem, has_trained, self.last_error, left)
+        retries_left = limit - failures - self.lost_masters + 1
+        failure = Failure(problem, has_trained, self.last_error, retries_left)
         after = self._note_failure(problem, has_trained)
         for applies, reason in FINAL_FAILURES:
             if applies(failure):
@@ -116,7 +116,7 @@ class Retries:
                 return Verdict(after, failures, None, message)
         delay_seconds = after._find_delay()
         when = f"in {delay_seconds:.0f} s" if delay_seconds else "at once"
-        how_many = f"{left} of {limit} retries are left"
+        how_many = f"{retries_left} of {limit} retries are left"
         if self.limit is None:
             how_many = "the Job, which has the number of retries, cannot be read"
         return Verdict(

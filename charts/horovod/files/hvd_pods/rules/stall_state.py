@@ -98,7 +98,7 @@ class Stalls:
         before = self.new.get(rank) or self.known.get(rank)
         return before if before and abs(since - before.since) < period else None
 
-    def named(self, now: float) -> list[RankStall]:
+    def list_named(self, now: float) -> list[RankStall]:
         """Return the ranks that are named repeatedly."""
         return [stall for stall in self.known.values() if stall.is_named_at(now)]
 

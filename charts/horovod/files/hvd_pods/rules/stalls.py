@@ -210,7 +210,9 @@ def report_stalls(decision: Decision) -> None:
         last_step = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
         _announce_stall(decision, f"{describe(first)}{last_step}")
     workers = decision.launch.workers
-    ranks = [(each.worker, each.rank) for each in first[:MAX_NAMED_RANKS] if each.worker in workers]
+    ranks = [
+        (stall.worker, stall.rank) for stall in first[:MAX_NAMED_RANKS] if stall.worker in workers
+    ]
     if not _show_stacks(decision, ranks):
         end_stalled(decision)
 

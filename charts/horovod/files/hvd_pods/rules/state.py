@@ -287,11 +287,13 @@ class RunState:
         launch = self.attempt.launch
         if launch is None or self.activity != Activity.TRAINING:
             return None
-        stalls = launch.stalls.named(now) + ([launch.unfinished] if launch.unfinished else [])
+        stalls = launch.stalls.list_named(now) + ([launch.unfinished] if launch.unfinished else [])
         over = {rank for _, rank in launch.all_ended} | {NO_RANK}
         stalls = [stall for stall in stalls if stall.rank not in over]
         lasting = [self.shorten(stall) for stall in stalls if stall.seen > self.last_step]
-        idle = {rank: one["at"] - one["seconds"] for rank, one in launch.idle_ranks.items()}
+        idle = {
+            rank: notice["at"] - notice["seconds"] for rank, notice in launch.idle_ranks.items()
+        }
         return min(lasting, key=lambda s: (s.since, idle.get(s.rank, 0.0)), default=None)
 
     @property

@@ -110,8 +110,8 @@ def bind(binding: Binding, local_rank: int) -> None:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Print why not all ranks of this worker can be bound, and then return BAD_CONFIGURATION."""
-    to, cores, per_socket = arguments or sys.argv[1:]
-    binding = Binding(to, int(cores), int(per_socket))
+    target, cores, per_socket = arguments or sys.argv[1:]
+    binding = Binding(target, int(cores), int(per_socket))
     try:
         topology = read_topology(os.sched_getaffinity(0))
         for local_rank in range(int(os.environ[contract.SLOTS])):

@@ -31,7 +31,7 @@ def find_option(argument: str) -> dict[str, Any]:
     return _BY_NAME.get(option_name(argument), {})
 
 
-def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def list_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the known options in a launcher's arguments: the index of each, and its entry.
 
     An argument of an option is not an option, even if it looks like one: in `--mca plm_rsh_args
@@ -50,7 +50,7 @@ def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any
 
 def tags_output(arguments: Sequence[str]) -> bool:
     """Return whether an option makes the launcher put the rank before each line of the output."""
-    return any(option.get("tags") for _, option in given_options(arguments))
+    return any(option.get("tags") for _, option in list_options(arguments))
 
 
 def find_conflicts(
@@ -62,15 +62,15 @@ def find_conflicts(
     this itself; "launcher": no launcher supports it; "together": no launcher supports it together
     with all earlier options; "binding": the chart already binds the ranks.
     """
-    left = set(launchers)
-    for index, option in given_options(arguments):
+    candidates = set(launchers)
+    for index, option in list_options(arguments):
         if "value" in option:
             yield index, "value", option
         having = set(option.get("readBy", launchers))
-        left &= having
+        candidates &= having
         if not having.intersection(launchers):
             yield index, "launcher", option
-        elif not left:
+        elif not candidates:
             yield index, "together", option
         if "binding" in option and binding:
             yield index, "binding", option

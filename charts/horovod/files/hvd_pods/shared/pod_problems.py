@@ -116,7 +116,7 @@ def _diagnose_scheduling(pod: Object) -> Diagnosis | None:
 def _diagnose_start(states: Sequence[Object], events: Sequence[Object]) -> Diagnosis | None:
     """Explain containers that are being created by the warnings at the end of a pod's events."""
     waiting = [(state.get("state") or {}).get("waiting") or {} for state in states]
-    if not any(each.get("reason") in STARTING[1:] for each in waiting):
+    if not any(state.get("reason") in STARTING[1:] for state in waiting):
         return None
     for event in reversed(events):
         if event.get("type") != "Warning":

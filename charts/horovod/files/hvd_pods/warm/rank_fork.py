@@ -141,7 +141,7 @@ def run(
     error = _execute(program, main)
     if error is None:
         return
-    error.__traceback__ = _own_part(error.__traceback__)
+    error.__traceback__ = _drop_own_frames(error.__traceback__)
     sys.last_type = type(error)
     sys.last_value = error
     sys.last_traceback = error.__traceback__
@@ -194,7 +194,7 @@ def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
         main.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
 
 
-def _own_part(trace: TracebackType | None) -> TracebackType | None:
+def _drop_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames of this module at its beginning."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

@@ -89,7 +89,7 @@ class WarmState:
     def _note(self) -> None:
         """Record the modules that are imported and the files that are open now."""
         self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
-        self._files = {file: _changed(file) for file in _own_files()}
+        self._files = {file: _find_change_time(file) for file in _list_own_files()}
         # Record this now: during a request, the files of the rank are open here, too.
         now = open_descriptors()
         self.opened = {n: path for n, path in now.items() if n not in self._before}
@@ -128,7 +128,7 @@ class WarmState:
         if not getattr(sys.flags, "safe_path", False):
             yield self._find_shadow(request["first path"] or request["folder"])
         yield self._find_shadow(f"{paths.PACKAGES}/current/site", is_complete=False)
-        changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
+        changed = [file for file, time_ in self._files.items() if _find_change_time(file) != time_]
         if changed:
             yield f"{changed[0]} has changed since it was imported"
         own_paths = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
@@ -164,7 +164,7 @@ class WarmState:
         return None
 
 
-def _own_files() -> Iterator[str]:
+def _list_own_files() -> Iterator[str]:
     """Yield the files of imported modules that may change while the pod runs: not Python's own."""
     prefixes = (sys.prefix, sys.base_prefix)
     for module in list(sys.modules.values()):
@@ -173,7 +173,7 @@ def _own_files() -> Iterator[str]:
             yield file
 
 
-def _changed(file: str) -> int:
+def _find_change_time(file: str) -> int:
     """Return when a file changed, in nanoseconds since the epoch; 0 if the file does not exist."""
     try:
         return Path(file).stat().st_mtime_ns

@@ -154,12 +154,12 @@ class Agent:
 
     def _handle_due(self) -> None:
         now = time.monotonic()
-        for client in [one for one in self._pending_clients if one.until <= now]:
+        for client in [client for client in self._pending_clients if client.until <= now]:
             if client.channel:
                 timeout_seconds = self._limits.request_timeout_seconds
                 self._log(f"{client.address} has sent no request within {timeout_seconds:g} s")
             self._drop(client)
-        for client in [one for one in self._agent_connections if one.end_at <= now]:
+        for client in [client for client in self._agent_connections if client.end_at <= now]:
             # The deadline repeats: training code may have stopped the supervisor.
             client.end_at = now + self._limits.end_timeout_seconds
             if client.program and client.program.exit_code is None:
@@ -202,7 +202,7 @@ class Agent:
                 self._accept_at = time.monotonic() + ACCEPT_RETRY_DELAY_SECONDS
             return
         address = str(peer[0])
-        same = [one for one in self._pending_clients if one.address == address]
+        same = [client for client in self._pending_clients if client.address == address]
         if len(same) >= self._limits.per_address:
             self._drop(same[0])
         elif len(self._pending_clients) >= self._limits.pending_clients:
@@ -377,7 +377,9 @@ class Agent:
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other agent connection."""
         others = [
-            one.program.pid for one in self._agent_connections if one is not client and one.program
+            connection.program.pid
+            for connection in self._agent_connections
+            if connection is not client and connection.program
         ]
         for _ in range(ORPHAN_SCANS):
             # This order matters: `descendants` lacks programs that other agent connections start
@@ -438,7 +440,9 @@ class Agent:
         """Log a line about a client, within the limit on lines."""
         now = time.monotonic()
         self._lines = [
-            one for one in self._lines if now - one < self._limits.lines_interval_seconds
+            logged_at
+            for logged_at in self._lines
+            if now - logged_at < self._limits.lines_interval_seconds
         ]
         if len(self._lines) < self._limits.lines:
             self._lines.append(now)

@@ -168,17 +168,17 @@ def ask(path: str, seconds: float) -> list[Sample]:
             connection.connect(path)
             data = b"\n"
             while data and len(answer) < MAX_RESPONSE_BYTES:
-                left = until - time.monotonic()
-                if left <= 0:
+                seconds_left = until - time.monotonic()
+                if seconds_left <= 0:
                     return []
-                connection.settimeout(left)
+                connection.settimeout(seconds_left)
                 data = connection.recv(MAX_RESPONSE_BYTES)
                 answer += data
     except OSError:
         return []
     text = answer[:MAX_RESPONSE_BYTES].decode("ascii", "replace")
     matches = map(GPU_SAMPLE.fullmatch, text.splitlines())
-    samples = (Sample(each[1], each[5], each.group(2, 3, 4)) for each in matches if each)
+    samples = (Sample(match[1], match[5], match.group(2, 3, 4)) for match in matches if match)
     # Each GPU has at most three samples.
     return list(islice(samples, 3 * MAX_GPUS))
 

@@ -66,8 +66,8 @@ def remove_left_folders(temporary: Path) -> None:
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     """Start a process that imports the modules; ranks connect to its socket."""
-    for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
-        Path(left).unlink(missing_ok=True)
+    for path in (warm_client.SOCKET, warm_client.DESCRIPTION):
+        Path(path).unlink(missing_ok=True)
     # launch.preload, or the modules that the image names.
     modules = environment.get(contract.PRELOAD, "").replace(",", " ").split()
     if not modules:

@@ -85,7 +85,7 @@ def fits_any_number(run: Path) -> bool:
     matches = [SHARED.fullmatch(path.name) for path in run.glob("*")]
     newest = [_find_newest(run, name) for name in {match[1] for match in matches if match}]
     return bool(newest) and all(
-        one and not keep.notes_of(one).get(keep.FIXED_SIZE) for one in newest
+        packed and not keep.notes_of(packed).get(keep.FIXED_SIZE) for packed in newest
     )
 
 
@@ -106,13 +106,13 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
     if not path.is_absolute() or path.name != name:
         raise ValueError(f"this is no path of {name}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
+    with _lock(path):
         if not _is_newer(packed, path):
             return False
         # Another name than those of ranks' files: ranks remove the files that other ranks have
         # left.
-        for left in path.parent.glob(f".{path.name}.*.worker"):
-            left.unlink()
+        for leftover in path.parent.glob(f".{path.name}.*.worker"):
+            leftover.unlink()
         beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.worker")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -156,7 +156,7 @@ def _is_newer(packed: keep.PackedState, path: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """Prevent other workers from writing this checkpoint, on volumes that support locks."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path.with_name(f".{path.name}.lock"), flags, 0o666)

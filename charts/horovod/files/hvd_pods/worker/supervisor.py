@@ -70,9 +70,9 @@ def _arrange(streams: Sequence[int]) -> None:
             with contextlib.suppress(OSError):
                 os.close(number)
     # Move them above their final numbers, so that none overwrites another one.
-    high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, STATUS + 1) for one in streams]
-    for number, one in enumerate(high):
-        os.dup2(one, number, inheritable=number != STATUS)
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, STATUS + 1) for descriptor in streams]
+    for number, descriptor in enumerate(high):
+        os.dup2(descriptor, number, inheritable=number != STATUS)
     os.closerange(STATUS + 1, max(*high, *streams) + 1)
 
 
@@ -114,7 +114,7 @@ def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         os.setsid()
         os.environ.clear()
         os.environ.update(environment)
-        module = own_module(argv)
+        module = find_own_module(argv)
         if module:
             code = _run(module, argv[len(OWN_PROGRAM) :])
         else:
@@ -143,7 +143,7 @@ def _find(program: str) -> str:
     return path
 
 
-def own_module(argv: Sequence[str]) -> str:
+def find_own_module(argv: Sequence[str]) -> str:
     """Return the name of the chart's module that these arguments run; empty for other programs.
 
     A fork of the agent runs the module at once, whereas a new Python takes 15 ms to start.

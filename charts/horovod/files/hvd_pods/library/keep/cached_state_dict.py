@@ -105,16 +105,16 @@ class OptimizerState:
         """Return the state of the optimizer, with its current options."""
         state_dict = self.part.state_dict()
         state = state_dict.get("state")
-        if type(state) is not dict or any(type(each) is not dict for each in state.values()):
+        if type(state) is not dict or any(type(value) is not dict for value in state.values()):
             return state_dict
-        keys = [(key, *there) for key, there in state.items()]
-        objects = [each for there in state.values() for each in there.values()]
+        keys = [(key, *entry) for key, entry in state.items()]
+        objects = [value for entry in state.values() for value in entry.values()]
         if keys != self._keys or not _are_same(objects, self._objects):
             tensor = sys.modules["torch"].Tensor
-            if not all(isinstance(each, tensor) for each in objects):
+            if not all(isinstance(value, tensor) for value in objects):
                 return state_dict
             # The dicts are the optimizer's own, which may get other tensors.
-            self._value = FrozenDict((key, {**there}) for key, there in state.items())
+            self._value = FrozenDict((key, {**entry}) for key, entry in state.items())
             self._keys = keys
             self._objects = objects
         return {**state_dict, "state": self._value}
@@ -133,6 +133,6 @@ def find_reader(part: Any) -> Reader | None:
     return None
 
 
-def _are_same(some: list[Any], others: list[Any]) -> bool:
+def _are_same(objects: list[Any], others: list[Any]) -> bool:
     """Return whether two lists have the same objects."""
-    return len(some) == len(others) and all(map(is_, some, others))
+    return len(objects) == len(others) and all(map(is_, objects, others))

@@ -98,8 +98,8 @@ def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) 
     beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        for left in path.parent.glob(f".{path.name}*.new"):
-            left.unlink()
+        for leftover in path.parent.glob(f".{path.name}*.new"):
+            leftover.unlink()
         try:
             with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
                 file.write(content)
@@ -136,16 +136,16 @@ class ShardCheckpoints:
     @property
     def was_written(self) -> bool:
         """Whether this rank has written its last checkpoint."""
-        return all(each.was_written for each in self.both)
+        return all(checkpoint.was_written for checkpoint in self.both)
 
     def is_ready(self, rank: int) -> bool:
         """Return whether all writes are complete and rank 0's checkpoints are old enough."""
-        return all(each.is_free if rank else each.is_due() for each in self.both)
+        return all(checkpoint.is_free if rank else checkpoint.is_due() for checkpoint in self.both)
 
     def wait(self) -> None:
         """Wait until all writes are complete."""
-        for each in self.both:
-            each.wait()
+        for checkpoint in self.both:
+            checkpoint.wait()
 
     def begin_with(self, turn: int) -> None:
         """Set which of the two files the next checkpoint replaces."""

@@ -27,7 +27,7 @@ def is_array(leaf: Any) -> bool:
     return jax is not None and isinstance(leaf, jax.Array)
 
 
-def named(part: Any) -> Any:
+def name_children(part: Any) -> Any:
     """Return the children of a node of JAX by path; any other part unchanged.
 
     A NamedTuple is such a node. Dicts, lists and tuples have names or numbers of their own.
@@ -35,8 +35,8 @@ def named(part: Any) -> Any:
     jax = find_jax()
     if jax is None or part is None or isinstance(part, dict) or type(part) in (list, tuple):
         return part
-    pairs = jax.tree_util.tree_flatten_with_path(part, is_leaf=lambda each: each is not part)[0]
-    names = {jax.tree_util.keystr(path): each for path, each in pairs}
+    pairs = jax.tree_util.tree_flatten_with_path(part, is_leaf=lambda child: child is not part)[0]
+    names = {jax.tree_util.keystr(path): child for path, child in pairs}
     # The path of a leaf is empty.
     return part if "" in names else names
 
@@ -48,27 +48,27 @@ def rebuild(part: Any, state: Any, change: Callable[[Any, Any], Any] | None = No
     trees; without it, all children are rebuilt.
     """
     rebuild_child = change or rebuild
-    names = named(part)
+    names = name_children(part)
     if names is not part and isinstance(state, dict) and state.keys() == names.keys():
         tools = find_jax().tree_util
-        form = tools.tree_structure(part, is_leaf=lambda each: each is not part)
+        form = tools.tree_structure(part, is_leaf=lambda child: child is not part)
         return tools.tree_unflatten(
-            form, [rebuild_child(each, state[name]) for name, each in names.items()]
+            form, [rebuild_child(child, state[name]) for name, child in names.items()]
         )
     if isinstance(part, dict) and isinstance(state, dict):
         # A dict of another type is another tree for JAX.
         tree = copy.copy(part)
         tree.clear()
-        tree.update({key: rebuild_child(part.get(key), each) for key, each in state.items()})
+        tree.update({key: rebuild_child(part.get(key), child) for key, child in state.items()})
         return tree
     if isinstance(names, (list, tuple)) and isinstance(state, (list, tuple)):
         pairs = itertools.zip_longest(names[: len(state)], state)
-        return type(state)([rebuild_child(template, each) for template, each in pairs])
+        return type(state)([rebuild_child(template, child) for template, child in pairs])
     if isinstance(names, (dict, list, tuple)):
         return rebuild_child(None, state)
     if not is_array(part) or is_array(state) or getattr(state, "shape", None) != part.shape:
         return state
-    return make(part, lambda span: state[tuple(slice(*each) for each in span)])
+    return make(part, lambda span: state[tuple(slice(*child) for child in span)])
 
 
 def form_of_tree(part: Any, state: Any) -> Any:
@@ -79,18 +79,18 @@ def form_of_tree(part: Any, state: Any) -> Any:
     """
     if is_array(part):
         return (tuple(state.shape), str(state.dtype)) if hasattr(state, "shape") else None
-    names = named(part)
+    names = name_children(part)
     if names is not part:
         if not isinstance(state, dict):
             return None
-        return {name: form_of_tree(names.get(name), each) for name, each in state.items()}
+        return {name: form_of_tree(names.get(name), child) for name, child in state.items()}
     if isinstance(part, dict):
         children = state if isinstance(state, dict) else {}
-        forms = {key: form_of_tree(each, children.get(key)) for key, each in part.items()}
+        forms = {key: form_of_tree(child, children.get(key)) for key, child in part.items()}
     elif isinstance(part, (list, tuple)):
         children = dict(enumerate(state)) if isinstance(state, (list, tuple)) else {}
         forms = {
-            number: form_of_tree(each, children.get(number)) for number, each in enumerate(part)
+            number: form_of_tree(child, children.get(number)) for number, child in enumerate(part)
         }
     else:
         return None
@@ -120,8 +120,8 @@ def pieces_of(array: Any) -> dict[Span, Any]:
     """Return the pieces of an array that this process has, by their place in the array."""
     numpy = numpy_module()
     return {
-        _span(each.index, array.shape): numpy.asarray(each.data)
-        for each in array.addressable_shards
+        _span(shard.index, array.shape): numpy.asarray(shard.data)
+        for shard in array.addressable_shards
     }
 
 
@@ -138,4 +138,4 @@ def make(template: Any, find: Callable[[Span], Any]) -> Any:
 
 def _span(index: tuple[slice, ...], shape: tuple[int, ...]) -> Span:
     whole = (*index, *[slice(None)] * (len(shape) - len(index)))
-    return tuple(each.indices(size)[:2] for each, size in zip(whole, shape))
+    return tuple(part.indices(size)[:2] for part, size in zip(whole, shape))

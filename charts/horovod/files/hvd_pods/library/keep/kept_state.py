@@ -80,7 +80,7 @@ class State:
         for part_name, part in parts.items():
             check(part_name, part)
             build_optimizer(part_name, part, parts.values())
-        self._sharded = [each for each, part in parts.items() if find_sharded(part)]
+        self._sharded = [part_name for part_name, part in parts.items() if find_sharded(part)]
         # What reads models and optimizers of PyTorch again.
         self._readers: dict[str, Reader] = {}
         # What callbacks of Keras have learned, which the beginning of a fit() resets.
@@ -373,12 +373,12 @@ class State:
                 f"{agreed.lost_shards}"
             )
         if packed is not None:
-            to = f", sent to {agreed.lacking}" if agreed.lacking else ""
+            notes = f", sent to {agreed.lacking}" if agreed.lacking else ""
             if agreed.key.series < 0:
-                to += f"; another run has left it: to begin anew, {OTHER}"
+                notes += f"; another run has left it: to begin anew, {OTHER}"
             if agreed.shard_holders:
-                to += f"; shards of {len(agreed.shard_holders)} ranks are divided anew"
-            log(f"continues after step {step}, found in {packed.place}{to}")
+                notes += f"; shards of {len(agreed.shard_holders)} ranks are divided anew"
+            log(f"continues after step {step}, found in {packed.place}{notes}")
             if agreed.ranks_without_own and not self._sharded:
                 log(
                     f"ranks {agreed.ranks_without_own} have no random numbers and the like of "

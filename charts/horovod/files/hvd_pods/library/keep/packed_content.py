@@ -119,7 +119,7 @@ class PackedContent:
             layout = layout._replace(outline=outline, description=description)
         self.layout = layout
         self.description = layout.description
-        begin = aligned(HEADER_SIZE + len(self.description))
+        begin = align(HEADER_SIZE + len(self.description))
         self.parts: PlacedBytes = []
         self.places: list[int] = []
         for at, data in zip(layout.offsets, held):
@@ -154,14 +154,14 @@ class PackedContent:
         if isinstance(value, (dict, Mapping)):
             # A model has hundreds of tensors: a call for each of them would take longest here.
             pairs = []
-            for key, each in value.items():
+            for key, child in value.items():
                 # First the key, as JSON has it: it may be a leaf itself.
                 name = key if type(key) in PLAIN else self._outline(key)
-                if type(each) in self._tensors:
-                    self._leaves.append(each)
+                if type(child) in self._tensors:
+                    self._leaves.append(child)
                     pairs.append([name, LEAF])
                 else:
-                    pairs.append([name, self._outline(each)])
+                    pairs.append([name, self._outline(child)])
             return {"map": pairs}
         if isinstance(value, (list, tuple)):
             name = "list" if isinstance(value, list) else "tuple"
@@ -228,7 +228,7 @@ class PackedContent:
                 else:
                     kind, shape, size = forms[number]
                     node = {"array": kind, "shape": shape, "bytes": size}
-                offsets[number] = aligned(end)
+                offsets[number] = align(end)
                 end = offsets[number] + size
                 texts[number] = ENCODER.encode({**node, "at": offsets[number]})
         numbers = [number for number, data in enumerate(data_of_leaves) if data is None]
@@ -236,5 +236,5 @@ class PackedContent:
         return Layout(forms, relative, orders, texts, offsets, end, seen, self._known, "", b"")
 
 
-def aligned(offset: int) -> int:
+def align(offset: int) -> int:
     return -(-offset // HEADER_SIZE) * HEADER_SIZE

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import arrays
-from .packed_content import HEADER_SIZE, PackedContent, aligned
+from .packed_content import HEADER_SIZE, PackedContent, align
 
 # What a packed state begins with: a mark, the key, the bytes of the description and of the whole,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
@@ -95,7 +95,7 @@ class PackedState(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a packed state of another module.
         """
-        data = aligned(HEADER_SIZE + HEADER.unpack_from(self.header)[4])
+        data = align(HEADER_SIZE + HEADER.unpack_from(self.header)[4])
 
         def build(node: Any) -> Any:
             if not isinstance(node, dict):

@@ -6,7 +6,7 @@ import copy
 from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
-from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, named, rebuild
+from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, name_children, rebuild
 from .packed_content import PLAIN
 from .packed_state import UNUSABLE, PackedState
 from .shard_parts import KERAS, REFUSED, find_sharded, leaves
@@ -29,7 +29,7 @@ def variables_of(part: Any) -> list[Any] | None:
     variables = [*(attribute() if callable(attribute) else attribute)]
     # Keras 2 does not count it.
     rate = getattr(part, "learning_rate", None)
-    if is_variable(rate) and all(rate is not each for each in variables):
+    if is_variable(rate) and all(rate is not variable for variable in variables):
         variables.append(rate)
     return variables
 
@@ -46,7 +46,7 @@ def read_part(part: Any, seeds: list[Any]) -> Any:
     """Return the state to keep of a part; append the variables with random numbers to `seeds`."""
     if type(part) in PLAIN:
         return part
-    part = named(part)
+    part = name_children(part)
     if hasattr(part, "state_dict"):
         return part.state_dict()
     if hasattr(part, "bit_generator"):
@@ -56,20 +56,20 @@ def read_part(part: Any, seeds: list[Any]) -> Any:
     if is_callback(part):
         return {name: vars(part)[name] for name in LEARNED if name in vars(part)}
     if isinstance(part, dict):
-        return {key: read_part(each, seeds) for key, each in part.items()}
+        return {key: read_part(child, seeds) for key, child in part.items()}
     variables = variables_of(part)
     if variables is None:
         if not isinstance(part, (list, tuple)):
             return part
-        values = [read_part(each, seeds) for each in part]
+        values = [read_part(child, seeds) for child in part]
         return values if isinstance(part, list) else tuple(values)
     seeds += filter(_is_seed, variables)
-    return [each for each in variables if not _is_seed(each)]
+    return [child for child in variables if not _is_seed(child)]
 
 
 def write_part(part: Any, state: Any) -> Any:
     """Restore a part from its kept state; return the part, or the value that replaces it."""
-    names = named(part)
+    names = name_children(part)
     if variables_of(names) is not None and not hasattr(names, "load_state_dict"):
         for variable, array in zip(read_part(part, []), state):
             variable.assign(array)
@@ -93,13 +93,13 @@ def write_part(part: Any, state: Any) -> Any:
 
 def form_of(part: Any, state: Any) -> Any:
     """Return what must match in a part and in its kept state: shapes, or numbers of parameters."""
-    names = named(part)
+    names = name_children(part)
     if hasattr(names, "param_groups"):
         return [len(group["params"]) for group in state["param_groups"]]
     if hasattr(names, "state_dict"):
-        return {key: tuple(each.shape) for key, each in state.items() if hasattr(each, "shape")}
+        return {key: tuple(array.shape) for key, array in state.items() if hasattr(array, "shape")}
     if variables_of(names) is not None:
-        return [tuple(each.shape) for each in state]
+        return [tuple(array.shape) for array in state]
     form = form_of_tree(part, state)
     if form is None and hasattr(names, "shape") and hasattr(state, "shape"):
         return tuple(state.shape)
@@ -117,7 +117,9 @@ def check(name: str, part: Any) -> None:
             "model first, as with model.build(input_shape)"
         )
     kinds = find_sharded(part) & {*REFUSED}
-    values = [getattr(each, "value", None) for each in variables_of(named(part)) or ()]
+    values = [
+        getattr(variable, "value", None) for variable in variables_of(name_children(part)) or ()
+    ]
     if any(map(is_too_old, [*leaves(part), *values])):
         raise ValueError(
             f"keep: {name} has arrays of JAX in several processes, which keep does not support "
@@ -158,10 +160,10 @@ def find_difference(packed: PackedState, parts: Mapping[str, Any]) -> str:
         if trees.keys() != parts.keys():
             return f"{packed.place} has the parts {[*trees]}, this script {[*parts]}"
         for name, tree in trees.items():
-            here = form_of(parts[name], read_part(parts[name], []))
-            there = form_of(parts[name], tree)
-            if here != there:
-                return f"{packed.place}: {name} has the shapes {there}, here {here}"
+            form = form_of(parts[name], read_part(parts[name], []))
+            kept_form = form_of(parts[name], tree)
+            if form != kept_form:
+                return f"{packed.place}: {name} has the shapes {kept_form}, here {form}"
     except UNUSABLE as problem:
         return f"{packed.place} has no state of this module: {problem!r}"
     return ""

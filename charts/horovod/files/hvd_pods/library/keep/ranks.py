@@ -135,8 +135,8 @@ class TorchRanks(Ranks):
                 for rank, memory in memories.items()
                 if at < len(memory)
             ]
-            for each in begun:
-                each.wait()
+            for transfer in begun:
+                transfer.wait()
 
     def _piece(self, memory: memoryview, offset: int) -> Any:
         return self.torch.frombuffer(memory[offset : offset + PIECE], dtype=self.torch.uint8)
@@ -162,7 +162,7 @@ class JaxRanks(Ranks):
         longest = self._gather(numpy_module().array([len(words)])).max()
         padded = words.ljust(-(-int(longest) // ROOM) * ROOM, b"\0")
         # What follows the words is not read.
-        return [pickle.loads(each) for each in self._gather(_as_array(padded))]  # noqa: S301
+        return [pickle.loads(data) for data in self._gather(_as_array(padded))]  # noqa: S301
 
     def _gather(self, array: Any) -> Any:
         return self.tools.process_allgather(array)
@@ -177,7 +177,9 @@ class JaxRanks(Ranks):
         """Send bytes to other ranks, and fill memory with the bytes that others send here."""
         gathered = self.gather({receiver: len(raw) for receiver, raw in sent.items()})
         sizes = {
-            (rank, to): size for rank, each in enumerate(gathered) for to, size in each.items()
+            (rank, receiver): size
+            for rank, sizes_by_receiver in enumerate(gathered)
+            for receiver, size in sizes_by_receiver.items()
         }
         while sizes:
             turn: dict[int, int] = {}
@@ -186,7 +188,8 @@ class JaxRanks(Ranks):
                     turn[sender] = receiver
             longest = max(sizes.pop(pair) for pair in turn.items())
             raw = sent.get(turn.get(self.rank, -1), b"")
-            sender = next((each for each, to in turn.items() if to == self.rank), -1)
+            senders = (sender for sender, receiver in turn.items() if receiver == self.rank)
+            sender = next(senders, -1)
             room = received.get(sender, memoryview(bytearray()))
             move = _mover(self.jax, tuple(turn.items()))
             for at in range(0, longest, PIECE):

@@ -88,7 +88,7 @@ def place_copies(domains: Sequence[FailureDomain]) -> list[int | None]:
     for number, ranks in enumerate(ring):
         after = [*ring[number + 1 :], *ring[:number]]
         node = domains[ranks[0]].node
-        apart = [each for each in after if domains[each[0]].node != node]
+        apart = [worker_ranks for worker_ranks in after if domains[worker_ranks[0]].node != node]
         for holder in (apart or after)[:1]:
             for local, rank in enumerate(ranks):
                 holders[rank] = holder[local % len(holder)]
@@ -172,13 +172,13 @@ class Copies:
         reports = self._ranks.gather(
             CommitReport(bytes(packed[:HEADER_SIZE]), size, lacks, is_ready, was_written)
         )
-        is_kept = all(each.size for each in reports)
+        is_kept = all(report.size for report in reports)
         if is_kept:
             is_kept = self._copy(key, packed, reports)
         return CommitOutcome(
             is_kept,
-            is_due=all(each.is_ready for each in reports),
-            was_written=all(each.was_written for each in reports),
+            is_due=all(report.is_ready for report in reports),
+            was_written=all(report.was_written for report in reports),
         )
 
     def _copy(self, key: StepKey, packed: memoryview, reports: Sequence[CommitReport]) -> bool:

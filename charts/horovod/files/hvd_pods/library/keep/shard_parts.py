@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .arrays import numpy_module
-from .jax_arrays import is_array, is_spread, make, named, pieces_of, rebuild
+from .jax_arrays import is_array, is_spread, make, name_children, pieces_of, rebuild
 from .packed_state import UNUSABLE, PackedState, ShardPlace, StepKey, read_packed
 from .ranks import Ranks
 
@@ -39,12 +39,12 @@ def find_sharded(part: Any) -> set[str]:
     modules = part.modules() if _is_module(part) else ()
     parameters = [*_parameters_of(part), *(part.parameters() if modules else ())]
     every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves(part)]
-    kinds = {kind.__name__ for each in every for kind in type(each).__mro__} & {
+    kinds = {kind.__name__ for leaf in every for kind in type(leaf).__mro__} & {
         *SHARDED_TYPES,
         *REFUSED,
     }
-    kinds.update("FullyShardedDataParallel" for each in parameters if hasattr(each, FLAT))
-    kinds.update("jax.Array" for each in every if is_spread(each))
+    kinds.update("FullyShardedDataParallel" for leaf in parameters if hasattr(leaf, FLAT))
+    kinds.update("jax.Array" for leaf in every if is_spread(leaf))
     return kinds
 
 
@@ -54,7 +54,7 @@ def _is_module(part: Any) -> bool:
 
 def _parameters_of(optimizer: Any) -> list[Any]:
     groups = getattr(optimizer, "param_groups", ())
-    return [each for group in groups for each in group["params"]]
+    return [parameter for group in groups for parameter in group["params"]]
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -62,10 +62,10 @@ def leaves(tree: Any) -> Iterator[Any]:
 
     A leaf is a sharded tensor, or a value that is no map, list, tuple or node of JAX.
     """
-    tree = named(tree)
+    tree = name_children(tree)
     if isinstance(tree, (list, tuple)):
-        for each in tree:
-            yield from leaves(each)
+        for child in tree:
+            yield from leaves(child)
     elif isinstance(tree, Mapping) and LOCAL not in tree:
         yield from leaves([*tree.values()])
     else:
@@ -78,7 +78,7 @@ def _flat_tensors(part: Any) -> dict[str, Any]:
     Return an empty dict for any other part. The module's own state_dict() gathers whole weights, or
     refuses to.
     """
-    if not _is_module(part) or not any(hasattr(each, FLAT) for each in part.parameters()):
+    if not _is_module(part) or not any(hasattr(parameter, FLAT) for parameter in part.parameters()):
         return {}
     tensors = [*part.named_parameters(), *part.named_buffers()]
     return {name: tensor.detach() for name, tensor in tensors}
@@ -93,7 +93,7 @@ def read_shard(part: Any) -> Any:
     if inner is not part:
         # A schedule of the learning rate changes its groups, from which the next step takes it.
         tree["param_groups"] = [
-            {**group, **{key: each for key, each in outer.items() if key != "params"}}
+            {**group, **{key: option for key, option in outer.items() if key != "params"}}
             for group, outer in zip(tree["param_groups"], part.param_groups)
         ]
     return _walk(_take_local, tree)
@@ -115,7 +115,7 @@ def write_shard(part: Any, state: Any) -> Any:
     inner.load_state_dict(state)
     if inner is not part:
         for outer, group in zip(part.param_groups, inner.param_groups):
-            outer.update({key: each for key, each in group.items() if key != "params"})
+            outer.update({key: option for key, option in group.items() if key != "params"})
     return part
 
 
@@ -142,21 +142,21 @@ def _walk(change: Callable[..., Any], tree: Any, *others: Any) -> Any:
     Nodes of JAX become maps. `others` are trees of the same form. A value that is no map or list
     stands for all of its children.
     """
-    tree = named(tree)
+    tree = name_children(tree)
 
-    def walk_child(key: Any, each: Any) -> Any:
-        return _walk(change, each, *[_at(key, other) for other in others])
+    def walk_child(key: Any, child: Any) -> Any:
+        return _walk(change, child, *[_child_at(key, other) for other in others])
 
     if isinstance(tree, Mapping) and LOCAL not in tree:
-        return {key: walk_child(key, each) for key, each in tree.items()}
+        return {key: walk_child(key, child) for key, child in tree.items()}
     if isinstance(tree, (list, tuple)):
-        children = [walk_child(number, each) for number, each in enumerate(tree)]
+        children = [walk_child(number, child) for number, child in enumerate(tree)]
         return children if isinstance(tree, list) else tuple(children)
     return change(tree, *others)
 
 
-def _at(key: Any, tree: Any) -> Any:
-    tree = named(tree)
+def _child_at(key: Any, tree: Any) -> Any:
+    tree = name_children(tree)
     if not isinstance(tree, (Mapping, list, tuple)):
         return tree
     try:
@@ -240,14 +240,14 @@ def _take_part(value: Any, template: Any, local: Any) -> Any:
         pieces = value[LOCAL]
         if "spans" in value:
             make_empty = numpy_module().empty
-            local[LOCAL] = [make_empty(each.shape, pieces[0].dtype) for each in local[LOCAL]]
+            local[LOCAL] = [make_empty(piece.shape, pieces[0].dtype) for piece in local[LOCAL]]
         else:
             local[LOCAL] = pieces.new_empty(local[LOCAL].shape)
     for target, room in _pieces(local):
         for source, piece in _pieces(value):
-            both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(target, source)]
-            if all(begin < end for begin, end in both):
-                room[_slices(both, target)] = piece[_slices(both, source)]
+            overlap = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(target, source)]
+            if all(begin < end for begin, end in overlap):
+                room[_slices(overlap, target)] = piece[_slices(overlap, source)]
     return local
 
 
@@ -325,16 +325,16 @@ def form_of_shard(part: Any, tree: Any) -> list[str]:
         same = whole = [len(group["params"]) for group in tree["param_groups"]]
         parameters = _parameters_of(part)
         is_divided = all(map(_is_distributed, parameters)) and all(
-            _is_placed_as(parameters[number], each)
+            _is_placed_as(parameters[number], leaf)
             for number, state in tree["state"].items()
-            for each in leaves(state)
+            for leaf in leaves(state)
         )
     else:
         whole, same = (_form(tree, is_whole=is_whole) for is_whole in (True, False))
         is_divided = not _flat_tensors(part)
     is_divided = is_divided and all(map(_is_known, leaves(tree)))
     forms = [whole if is_divided else None, same]
-    return [hashlib.sha256(repr(each).encode()).hexdigest()[:16] if each else "" for each in forms]
+    return [hashlib.sha256(repr(leaf).encode()).hexdigest()[:16] if leaf else "" for leaf in forms]
 
 
 def _is_known(value: Any) -> bool:
@@ -357,12 +357,12 @@ def _form(tree: Any, *, is_whole: bool) -> Any:
     if isinstance(tree, Mapping) and LOCAL in tree:
         if is_whole:
             return [tree["shape"], tree["dtype"]] if "dtype" in tree else tree["shape"]
-        local = [tuple(each.shape) for each in leaves(tree[LOCAL])]
+        local = [tuple(child.shape) for child in leaves(tree[LOCAL])]
         return local, [tree[key] for key in sorted(tree.keys() - {LOCAL, "stride"})]
     if isinstance(tree, (list, tuple)):
         tree = dict(enumerate(tree))
     if isinstance(tree, Mapping):
-        forms = {key: _form(each, is_whole=is_whole) for key, each in tree.items()}
+        forms = {key: _form(child, is_whole=is_whole) for key, child in tree.items()}
         # JAX brings dicts back with their keys in another order.
         return sorted([item for item in forms.items() if item[1] is not None], key=repr)
     if is_array(tree):

@@ -165,7 +165,9 @@ class ShardedState:
             self._checkpoints = ShardCheckpoints(
                 self._folder, self._name, ranks.rank, ranks.size, self._minutes
             )
-        return [each.read(self._run, find_difference) for each in self._checkpoints.both]
+        return [
+            checkpoint.read(self._run, find_difference) for checkpoint in self._checkpoints.both
+        ]
 
     def name_other_sizes(self, size: int) -> list[str]:
         """Return the names of rank 0's checkpoints of other numbers of ranks than `size`."""
@@ -263,7 +265,11 @@ def _take_shards_of_others(
 ) -> dict[int, dict[StepKey, PackedState]]:
     """Return, by rank, the shards of `size` other ranks that their scripts can use."""
     return {
-        rank: {key: each for key, each in packed_states.items() if not find_difference(each, rank)}
+        rank: {
+            key: packed
+            for key, packed in packed_states.items()
+            if not find_difference(packed, rank)
+        }
         for rank, packed_states in states.items()
         if rank < size
     }
