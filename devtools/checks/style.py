@@ -81,9 +81,10 @@ def _is_split_in_two(node: ast.Assign) -> bool:
     target = node.targets[0]
     if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
         return False
-    written = {ast.unparse(one) for one in target.elts}
+    written = {ast.unparse(expression) for expression in target.elts}
     return not any(
-        isinstance(one, ast.expr) and ast.unparse(one) in written for one in ast.walk(node.value)
+        isinstance(expression, ast.expr) and ast.unparse(expression) in written
+        for expression in ast.walk(node.value)
     )
 
 
@@ -92,7 +93,7 @@ def _is_of_tests(node: ast.ImportFrom) -> bool:
     conftest, or names of one.
     """
     folder, *parts = (node.module or "").split(".")
-    names = [*parts, *(each.name for each in node.names)]
+    names = [*parts, *(alias.name for alias in node.names)]
     return folder == "tests" and any(
         name == "conftest" or name.startswith("test_") for name in names
     )

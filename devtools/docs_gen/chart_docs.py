@@ -42,8 +42,8 @@ def load_source() -> Node:
         if "inherits" in items:
             parent = source["properties"][items.pop("inherits")]
             items["properties"] = {**parent["properties"], **items["properties"]}
-    for each in (source, *source["$defs"].values()):
-        _fill_in(each)
+    for schema in (source, *source["$defs"].values()):
+        _fill_in(schema)
     return source
 
 

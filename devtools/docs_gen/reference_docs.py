@@ -55,8 +55,8 @@ def command_page() -> str:
     commands = table(
         ("Command", "What it does"),
         (
-            (f"`hvdchart {name}`", one.get_short_help_str(limit=120).rstrip("."))
-            for name, one in command.commands.items()
+            (f"`hvdchart {name}`", subcommand.get_short_help_str(limit=120).rstrip("."))
+            for name, subcommand in command.commands.items()
         ),
     )
     interrupted = (
@@ -81,7 +81,7 @@ def _undescribed(command: Any, name: str) -> Iterator[str]:
 def exit_codes() -> str:
     """Return the exit codes of the command: those of its errors, and Typer's own."""
     rows = {DONE: "Done", WRONG_USE: "Wrong use of the command line"}
-    for error in sorted(_subclasses(HvdchartError), key=lambda one: one.exit_code):
+    for error in sorted(_subclasses(HvdchartError), key=lambda kind: kind.exit_code):
         first = " ".join((error.__doc__ or "").split()).split(". ")[0].rstrip(".")
         # The general error comes first among several errors with one code.
         rows.setdefault(error.exit_code, first)
@@ -198,5 +198,8 @@ def generated_texts() -> dict[Path, str]:
         "troubleshooting.md": {"pod problems": pod_table()},
         "compatibility.md": {"versions": versions()},
     }
-    pages = {DOCS / name: replace_sections(DOCS / name, of) for name, of in sections.items()}
+    pages = {
+        DOCS / name: replace_sections(DOCS / name, section_texts)
+        for name, section_texts in sections.items()
+    }
     return {**pages, DOCS / "command.md": command_page()}

@@ -151,13 +151,13 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
     first = instance or current()
     preflight.check_machine()
     with _locked(first):
-        there = [n for n in first.others if n.state.exists() and number in (None, n.node)]
-        if not there:
+        instances = [n for n in first.others if n.state.exists() and number in (None, n.node)]
+        if not instances:
             return None
-        _remove_node(there[-1])
+        _remove_node(instances[-1])
         if NodeProcesses.is_running(first):
-            _forget_node(there[-1])
-    return there[-1]
+            _forget_node(instances[-1])
+    return instances[-1]
 
 
 def _check_release(instance: Instance) -> None:
@@ -166,11 +166,11 @@ def _check_release(instance: Instance) -> None:
     A crashed cluster would otherwise start empty.
     """
     wanted = module_version("kube", KUBERNETES)
-    there = _recorded(instance).get("kubernetes", "")
-    if there != wanted and there in kubernetes_releases().values():
-        release = there.removeprefix("v").rpartition(".")[0]
+    release = _recorded(instance).get("kubernetes", "")
+    if release != wanted and release in kubernetes_releases().values():
+        release = release.removeprefix("v").rpartition(".")[0]
         raise DevtoolsError(
-            f"cluster {instance.name!r} has Kubernetes {there}, and this would start {wanted}",
+            f"cluster {instance.name!r} has Kubernetes {release}, and this would start {wanted}",
             f"set {RELEASE_VARIABLE}={release} to use it, or another LOCALKUBE_NAME, or remove it: "
             "python -m devtools.localkube down",
         )

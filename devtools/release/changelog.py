@@ -57,8 +57,8 @@ def notes(version: str, repository: str = "", file: Path = FILE) -> str:
     """
     for section in sections(file.read_text("utf-8")):
         if section.version == version:
-            to = rf"]({repository}/blob/v{version}/\1)"
-            return (_LINK.sub(to, section.text) if repository else section.text) + "\n"
+            target = rf"]({repository}/blob/v{version}/\1)"
+            return (_LINK.sub(target, section.text) if repository else section.text) + "\n"
     raise DevtoolsError(f"{file.name} does not describe {version}", f"add a section `## {version}`")
 
 

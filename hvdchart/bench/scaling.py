@@ -105,17 +105,17 @@ def rows(measured: Sequence[Measurement]) -> list[Object]:
     turn.
     """
     by_size: dict[int, dict[int, Measurement]] = {}
-    for each in measured:
-        by_size.setdefault(each.workers, {})[each.turn] = each
+    for row in measured:
+        by_size.setdefault(row.workers, {})[row.turn] = row
     smallest = by_size[min(by_size)]
     table = []
     for size, turns in sorted(by_size.items()):
-        speeds = [each.speed for each in turns.values()]
+        speeds = [row.speed for row in turns.values()]
         shares = []
-        for turn, each in turns.items():
+        for turn, row in turns.items():
             if turn in smallest:
                 ideal = smallest[turn].speed / smallest[turn].ranks
-                shares.append(each.speed / each.ranks / ideal)
+                shares.append(row.speed / row.ranks / ideal)
         speed, interval = mean_and_interval(speeds)
         efficiency, efficiency_interval = mean_and_interval(shares)
         table.append(
@@ -126,7 +126,7 @@ def rows(measured: Sequence[Measurement]) -> list[Object]:
                 "interval": round(interval, 3),
                 "efficiency": round(efficiency, 4),
                 "efficiencyInterval": round(efficiency_interval, 4),
-                "turns": [round(each, 3) for each in speeds],
+                "turns": [round(speed, 3) for speed in speeds],
             }
         )
     return table

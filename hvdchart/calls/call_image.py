@@ -51,22 +51,22 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
     version = sys.version_info[:2]
     if tuple(theirs) == version:
         return
-    there = ".".join(map(str, theirs))
-    here = ".".join(map(str, version))
+    their_version = ".".join(map(str, theirs))
+    our_version = ".".join(map(str, version))
     named = f"image {image.reference}, because {image.reason}," if image else "the image"
-    remedy = f"name an image with Python {here} (image=, or that of the spec)"
+    remedy = f"name an image with Python {our_version} (image=, or that of the spec)"
     if tuple(theirs) >= _OLDEST:
-        remedy = f"run this program with Python {there}, or {remedy}"
+        remedy = f"run this program with Python {their_version}, or {remedy}"
     if image and image.for_callers:
         remedy += f", such as {image.for_callers}"
     elif image:
         remedy += (
-            f"; for instance image='python:{here}-slim', with code= of a folder whose "
+            f"; for instance image='python:{our_version}-slim', with code= of a folder whose "
             f"{REQUIREMENTS} names what the function uses"
         )
     raise CallError(
-        f"{named} has Python {there}, and this program has Python {here}: both need the same minor "
-        f"version to share functions; {remedy}"
+        f"{named} has Python {their_version}, and this program has Python {our_version}: both need "
+        f"the same minor version to share functions; {remedy}"
     )
 
 

@@ -83,7 +83,9 @@ def launch(arguments: LaunchArguments) -> list[Any]:
     timeout: seconds after which the ranks are ended, from when the workers are ready; None for no
         limit.
     """
-    settings = {each.name: getattr(arguments, each.name) for each in dataclasses.fields(Settings)}
+    settings = {
+        setting.name: getattr(arguments, setting.name) for setting in dataclasses.fields(Settings)
+    }
     check_kinds({**settings, "timeout": arguments.timeout})
     with _borrow(settings) as caller:
         return caller(
@@ -113,18 +115,22 @@ def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
         idle = {}
         if pooled is None:
             pooled = _Pooled(Caller(**arguments))
-            idle = {other: each for other, each in _pool.items() if not each.calls}
+            idle = {
+                other: pooled_caller
+                for other, pooled_caller in _pool.items()
+                if not pooled_caller.calls
+            }
             for other in idle:
                 del _pool[other]
             _pool[key] = pooled
         pooled.caller.output = arguments["output"]
         pooled.calls += 1
     try:
-        for each in idle.values():
-            each.caller.output = arguments["output"]
+        for pooled_caller in idle.values():
+            pooled_caller.caller.output = arguments["output"]
             # If the removal fails now, the end of this program repeats it.
             with suppress(HvdchartError):
-                each.caller.close("this call has other settings")
+                pooled_caller.caller.close("this call has other settings")
         yield pooled.caller
     finally:
         with _making:

@@ -83,9 +83,9 @@ def doctor(
     if script:
         findings = [
             dataclasses.replace(
-                each, text=name_options(each.text), remedy=name_options(each.remedy)
+                finding, text=name_options(finding.text), remedy=name_options(finding.remedy)
             )
-            for each in findings
+            for finding in findings
         ]
     if output != "text":
         print_document([dataclasses.asdict(finding) for finding in findings], output)

@@ -67,5 +67,5 @@ def check(
     show(*checks.check_report(image, requirements))
     unmet = checks.missing(requirements)
     if unmet:
-        names = ", ".join(each.name for each in unmet)
+        names = ", ".join(requirement.name for requirement in unmet)
         raise ImageError(f"{image} cannot be used with `launch.mode: {mode}`; missing: {names}")

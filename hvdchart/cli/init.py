@@ -47,7 +47,7 @@ def init(
 
     chosen = TEMPLATES.get(template)
     if chosen is None:
-        listed = "\n".join(f"  {each.name}: {each.about}" for each in TEMPLATES.values())
+        listed = "\n".join(f"  {project.name}: {project.about}" for project in TEMPLATES.values())
         near = nearest(template, TEMPLATES)
         raise typer.BadParameter(
             f"--template {template}: there is none{near}; use one of\n{listed}"

@@ -47,7 +47,7 @@ def _options(group: type) -> dict[str, Any]:
     if group is ScriptRun:
         hints = get_type_hints(group)
         return {
-            name: Annotated[hints[name], typer.Option(each.option, **each.shown)]
-            for name, each in SCRIPT_OPTIONS.items()
+            name: Annotated[hints[name], typer.Option(option.option, **option.shown)]
+            for name, option in SCRIPT_OPTIONS.items()
         }
     return get_type_hints(group, include_extras=True)

@@ -84,13 +84,13 @@ class Script:
 
 def _refuse_script_options(script_run: ScriptRun) -> None:
     """Raise typer.BadParameter for an option of a script if there is no script."""
-    for name, each in SCRIPT_OPTIONS.items():
+    for name, option in SCRIPT_OPTIONS.items():
         value = getattr(script_run, name)
-        is_set = "envvar" in each.shown and value == os.environ.get(each.shown["envvar"])
+        is_set = "envvar" in option.shown and value == os.environ.get(option.shown["envvar"])
         if value not in (None, "", []) and not is_set:
-            keys = " and ".join(each.keys)
+            keys = " and ".join(option.keys)
             raise typer.BadParameter(
-                f"{each.option} is an option of scripts: in a spec, --set sets {keys}"
+                f"{option.option} is an option of scripts: in a spec, --set sets {keys}"
             )
 
 

@@ -95,10 +95,12 @@ class Command(TyperCommand):
     def _takes_value(self, ctx: Any) -> dict[str, bool]:
         """Return the names of all options, and whether a value follows each."""
         options: list[Any] = [
-            each for each in self.get_params(ctx) if each.param_type_name == "option"
+            option for option in self.get_params(ctx) if option.param_type_name == "option"
         ]
-        names = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
-        return {name: not each.is_flag for name, each in names.items()}
+        names = {
+            name: option for option in options for name in (*option.opts, *option.secondary_opts)
+        }
+        return {name: not option.is_flag for name, option in names.items()}
 
     def _meant(self, ctx: Any, unknown: str) -> str:
         """Return the end of the sentence: the option that was probably meant, if any."""
@@ -110,7 +112,9 @@ class Command(TyperCommand):
 
     def _line(self, ctx: Any, args: list[str]) -> str:
         """Explain where another program's words go, and what to type; empty without such words."""
-        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        arguments = [
+            parameter for parameter in self.params if parameter.param_type_name == "argument"
+        ]
         last = arguments[-1].name if arguments else None
         if last not in _FOREIGN:
             return ""

@@ -94,7 +94,7 @@ def read_nodes(
     `pods` are those of all namespaces. `topologies` are NodeResourceTopology objects, if any
     component publishes them.
     """
-    zones = {each["metadata"]["name"]: each.get("zones") or [] for each in topologies}
+    zones = {topology["metadata"]["name"]: topology.get("zones") or [] for topology in topologies}
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
         if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):

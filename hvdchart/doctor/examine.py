@@ -112,7 +112,9 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
         yield from examine_claims(named, classes, workers)
         # A missing claim has its own finding.
-        others = [each for each in objects_named(values) if each[0] != CLAIM]
+        others = [
+            named_object for named_object in objects_named(values) if named_object[0] != CLAIM
+        ]
         for missing in _find_missing(cluster, others):
             yield Finding(missing, "problem", "it does not exist", "create it")
     if classes is None:

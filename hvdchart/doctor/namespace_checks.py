@@ -160,7 +160,7 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
     for pod, name, count in wanted:
         room = pod.number
         if count:
-            room = sum(each // count for each in offered.get(name, []))
+            room = sum(gpus // count for gpus in offered.get(name, []))
         text = (
             f"{pod.number} pods of {pod.name} need {count} {name} each; nodes have room for {room}"
         )
@@ -170,7 +170,7 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
             remedy = "use fewer workers or GPUs, another resource, or install the device plugin"
             yield Finding("GPUs", "problem", text, remedy)
     if not wanted:
-        counts = [f"{sum(each)} {name} on {len(each)} nodes" for name, each in offered.items()]
+        counts = [f"{sum(gpus)} {name} on {len(gpus)} nodes" for name, gpus in offered.items()]
         yield Finding("GPUs", "ok", ", ".join(counts) or f"none on {len(nodes)} nodes")
 
 

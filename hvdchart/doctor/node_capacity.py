@@ -71,7 +71,7 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
             _Candidate(node, free, admits(node, group))
             for node, free in zip(lasting, frees, strict=True)
         ]
-        usable = [each.free for each in candidates if each.admits_workers]
+        usable = [candidate.free for candidate in candidates if candidate.admits_workers]
         room = sum(_count(free, need, most) for free in usable)
         if room < number:
             return _too_many(need, number, room, usable)
@@ -95,7 +95,7 @@ def _fits_beside(
     def room_in(free: Mapping[str, int]) -> int:
         return _count(free, workers.need, workers.most)
 
-    room = sum(room_in(each.free) for each in candidates if each.admits_workers)
+    room = sum(room_in(candidate.free) for candidate in candidates if candidate.admits_workers)
     for node, free, admits_workers in candidates:
         if not admits(node, values) or not _count(free, master, 1):
             continue
@@ -154,7 +154,7 @@ def _drop_passing_taints(node: Object) -> Object:
     """Return a node without the taints and the cordon that keep pods off only temporarily."""
     spec = dict(node.get("spec") or {})
     taints = spec.get("taints") or []
-    spec["taints"] = [each for each in taints if not is_condition_taint(str(each.get("key")))]
+    spec["taints"] = [taint for taint in taints if not is_condition_taint(str(taint.get("key")))]
     spec.pop("unschedulable", None)
     return {**node, "spec": spec}
 

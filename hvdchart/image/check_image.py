@@ -92,18 +92,22 @@ def check_requirements(
 
 def missing(requirements: Sequence[Requirement]) -> list[Requirement]:
     """Return the requirements that the image does not meet, and that a run cannot install."""
-    return [each for each in requirements if not (each.is_met or each.is_optional)]
+    return [
+        requirement
+        for requirement in requirements
+        if not (requirement.is_met or requirement.is_optional)
+    ]
 
 
 def check_report(image: str, requirements: Sequence[Requirement]) -> list[str]:
     """Return one line for each requirement, with the remedy below each that is not met."""
-    width = max(len(each.name) for each in requirements)
+    width = max(len(requirement.name) for requirement in requirements)
     lines = [image]
-    for each in requirements:
-        mark = "ok" if each.is_met else "--"
-        lines.append(f"  {mark}  {each.name:<{width}}  {each.details}")
-        if not each.is_met:
-            lines.append(f"      {'':<{width}}  {each.remedy}")
+    for requirement in requirements:
+        mark = "ok" if requirement.is_met else "--"
+        lines.append(f"  {mark}  {requirement.name:<{width}}  {requirement.details}")
+        if not requirement.is_met:
+            lines.append(f"      {'':<{width}}  {requirement.remedy}")
     return lines
 
 
@@ -139,4 +143,4 @@ def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
         details = f"{name} {module['version']}, with {built}"
         requirements.append(Requirement(subject, feature in module["built"], details, remedy))
     # One working framework is enough: others may be installed only as dependencies.
-    return [each for each in requirements if each.is_met] or requirements
+    return [requirement for requirement in requirements if requirement.is_met] or requirements

@@ -280,7 +280,7 @@ def _refuse_own_of_launcher(
     `own_names` are the names of the variables that only the launcher has.
     """
     used = [match[1] for match in _REFERENCE.finditer(str(entry.get("value", "")))]
-    if unknown := [each for each in used if each in own_names]:
+    if unknown := [variable for variable in used if variable in own_names]:
         problem = f"{name} is exported and refers to {unknown[0]}, which only the launcher has"
         raise ledger.error(old, problem, f"-x {unknown[0]} too, or a value in the file")
     if any(value_at(entry, ("valueFrom", key)) for key in ("fieldRef", "resourceFieldRef")):

@@ -119,8 +119,8 @@ def migrate_pytorchjob(ledger: Ledger) -> None:
         number += 1 if replicas is None else replicas
         ledger.change((*owner, "replicas"), ("worker", "number"), "all pods train")
     in_policy = (*_ELASTIC, "nProcPerNode")
-    each = in_policy if ledger.has(in_policy) else ("spec", "nprocPerNode")
-    _carry_over_training(ledger, role.container, "resources", number, owners[0], each)
+    per_node = in_policy if ledger.has(in_policy) else ("spec", "nprocPerNode")
+    _carry_over_training(ledger, role.container, "resources", number, owners[0], per_node)
     _carry_over_roles(ledger, {"worker": role})
     workdir = (*role.container, "workingDir")
     ledger.carry_over(workdir, ("master", "container", "workingDir"))
@@ -142,8 +142,10 @@ def migrate_trainjob(ledger: Ledger) -> None:
     if number is None:
         ledger.add_check(f"numNodes is that of the runtime {runtime}: set worker.number")
     ledger.change((*_TRAINER, "numNodes"), ("worker", "number"))
-    each = (*_TRAINER, "numProcPerNode")
-    line = _carry_over_training(ledger, _TRAINER, "resourcesPerNode", number or 1, _TRAINER, each)
+    per_node = (*_TRAINER, "numProcPerNode")
+    line = _carry_over_training(
+        ledger, _TRAINER, "resourcesPerNode", number or 1, _TRAINER, per_node
+    )
     if line.launcher not in LAUNCHERS and "torch" not in runtime:
         ledger.add_check(
             f"launch.framework is torch: set it, and launch.mode, to what the runtime {runtime} "
@@ -256,19 +258,19 @@ def _carry_over_training(
     resources: str,
     number: int,
     owner: KeyPath,
-    each: KeyPath,
+    per_node: KeyPath,
 ) -> LauncherLine:
     """Carry over the command, the variables and the size of `number` equal pods.
 
-    `owner` is the path of the number. `each` is the number of processes of a pod, or a word.
+    `owner` is the path of the number. `per_node` is the number of processes of a pod, or a word.
     Returns what was read of the command.
     """
     gpus = carry_over_resources(ledger, (*container, resources))
-    pods = _Pods(number, _processes(ledger, each), gpus)
+    pods = _Pods(number, _processes(ledger, per_node), gpus)
     old, line = _carry_over_training_variables(ledger, container, resources, pods)
     slots = pods.slots if line.mode == "mpirun" else line.size.per_host or 1
     _carry_over_limits(ledger, old, line, pods, slots, owner)
-    _check_processes(ledger, line, pods, slots, each)
+    _check_processes(ledger, line, pods, slots, per_node)
     return line
 
 
@@ -326,18 +328,18 @@ def _carry_over_limits(
 
 
 def _check_processes(
-    ledger: Ledger, line: LauncherLine, pods: _Pods, slots: int, each: KeyPath
+    ledger: Ledger, line: LauncherLine, pods: _Pods, slots: int, per_node: KeyPath
 ) -> None:
-    """Compare the slots of a worker with the processes at `each` and with the GPUs of a pod."""
+    """Compare the slots of a worker with the processes at `per_node` and with the GPUs of a pod."""
     asked = pods.processes
     if asked and asked != slots:
         ledger.leave_out(
-            each,
+            per_node,
             f"worker.slots is {slots}, the number of ranks that the command starts in a pod. If "
             f"the operator started it {asked} times, as with MPI or Flux, set worker.slots to "
             f"{asked}",
         )
-    ledger.change(each, ("worker", "slots"))
+    ledger.change(per_node, ("worker", "slots"))
     has_number = any(part.text.startswith("--nproc") for part in line.parts)
     if line.launcher == "torchrun" and not (asked or pods.gpus or has_number):
         ledger.add_check("torchrun started a process for each CPU of a pod: set worker.slots")

@@ -87,20 +87,20 @@ class LineSize:
         """
         nodes = header.nodes
         tasks = header.ranks
-        each = self.per_host or header.per_host
+        size_per_host = self.per_host or header.per_host
         is_given = self.hosts or self.host_file or (self.ranks and self.per_host)
-        if is_given or not (nodes or tasks or (each and self.ranks)):
+        if is_given or not (nodes or tasks or (size_per_host and self.ranks)):
             return self
         of_nodes = self.per_host and nodes and nodes * self.per_host
-        ranks = self.ranks or of_nodes or tasks or (nodes or 1) * (each or 1)
-        count = nodes or max(ranks // (each or ranks), 1)
+        ranks = self.ranks or of_nodes or tasks or (nodes or 1) * (size_per_host or 1)
+        count = nodes or max(ranks // (size_per_host or ranks), 1)
         per_host = ranks // count
         # With --ntasks, Slurm uses --ntasks-per-node as the maximum.
-        fewest = each if each and nodes and not tasks else 1
-        if ranks % count or not fewest <= per_host <= (each or per_host):
+        fewest = size_per_host if size_per_host and nodes and not tasks else 1
+        if ranks % count or not fewest <= per_host <= (size_per_host or per_host):
             problem = f"{ranks} ranks on {count} nodes of Slurm"
             raise NotUnderstoodError(problem, "as many ranks on each node as tasks")
-        return replace(self, ranks=ranks, per_host=per_host if nodes or each else None)
+        return replace(self, ranks=ranks, per_host=per_host if nodes or size_per_host else None)
 
 
 def read_count(option: str, text: str) -> int:
@@ -129,19 +129,19 @@ def workers_and_slots(size: LineSize) -> tuple[int, int, str]:
     if size.hosts:
         return _count_on_hosts(size, size.hosts)
     ranks = size.ranks or size.min_ranks
-    each = size.per_host
-    if not (ranks and each) and (size.host_file or size.discovery):
+    per_host = size.per_host
+    if not (ranks and per_host) and (size.host_file or size.discovery):
         source = f"host file {size.host_file}" if size.host_file else f"script {size.discovery}"
         raise NotUnderstoodError(f"only the {source} knows the hosts", f"in its place {_HOSTS}")
-    if not ranks and not each:
+    if not ranks and not per_host:
         problem = "the line does not say how many ranks it starts"
         raise NotUnderstoodError(problem, f"-np N, or {_HOSTS}")
-    if ranks and each and ranks % min(ranks, each):
-        problem = f"{ranks} ranks do not fill hosts of {each} slots"
+    if ranks and per_host and ranks % min(ranks, per_host):
+        problem = f"{ranks} ranks do not fill hosts of {per_host} slots"
         raise NotUnderstoodError(problem, "a multiple")
-    if ranks and each:
-        return -(-ranks // each), min(ranks, each), ""
-    slots = ranks or each or 1
+    if ranks and per_host:
+        return -(-ranks // per_host), min(ranks, per_host), ""
+    slots = ranks or per_host or 1
     check = (
         f"the line names no hosts: one worker has {pluralize(slots, 'slot')}; for more nodes "
         "change worker.number and worker.slots"

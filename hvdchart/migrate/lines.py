@@ -114,7 +114,7 @@ def parse_or_keep(words: Sequence[str]) -> LauncherLine:
 
 
 def parse_container(
-    texts: Sequence[str], nodes: int, each: int, variables: Mapping[str, str]
+    texts: Sequence[str], nodes: int, per_node: int, variables: Mapping[str, str]
 ) -> LauncherLine:
     """Parse the command of equal pods: a launcher's line, or one rank on each.
 
@@ -126,16 +126,16 @@ def parse_container(
         if PurePosixPath(words[0]).name.startswith("python") and words[1:3] == ["-m", _TORCH_RUN]:
             words[:3] = ["torchrun"]
         if PurePosixPath(words[0]).name in LAUNCHERS:
-            return parse_line(words, nodes=nodes, each=each)
+            return parse_line(words, nodes=nodes, per_node=per_node)
     if nested := nested_launcher(texts):
         raise NotUnderstoodError(f"{nested[0]} starts ranks itself: write the line of torchrun")
     return LauncherLine("direct", texts[0], "torch", list(texts))
 
 
 def parse_line(
-    words: Sequence[str], launchers: Sequence[str] = LAUNCHERS, nodes: int = 1, each: int = 1
+    words: Sequence[str], launchers: Sequence[str] = LAUNCHERS, nodes: int = 1, per_node: int = 1
 ) -> LauncherLine:
-    """Parse the line of one of `launchers`; torchrun starts `each` ranks on each of `nodes`.
+    """Parse the line of one of `launchers`; torchrun starts `per_node` ranks on each of `nodes`.
 
     Raises NotUnderstoodError.
     """
@@ -165,7 +165,7 @@ def parse_line(
     for word in rest:
         refuse_unknown(word)
     line.command += rest
-    _finish(line, nodes, each)
+    _finish(line, nodes, per_node)
     return line
 
 
@@ -203,8 +203,8 @@ def _size_with(size: LineSize, option: LauncherOption, value: str) -> LineSize:
         return read_size(size, option)
     if name == "pernode":
         return size.set_size("per_host", 1)
-    if name == "map-by" and (each := _PPR_NODE.fullmatch(value)):
-        return size.set_size("per_host", int(each[1]))
+    if name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
+        return size.set_size("per_host", int(match[1]))
     return size
 
 
@@ -259,7 +259,9 @@ def _add_export(line: LauncherLine, export: Export) -> None:
     """Add a variable for the ranks. Raises NotUnderstoodError when it has another value."""
     if not export.variable:
         raise NotUnderstoodError(f"{export.option} names no variable")
-    values = {each.value for each in (*line.exports, export) if each.variable == export.variable}
+    values = {
+        earlier.value for earlier in (*line.exports, export) if earlier.variable == export.variable
+    }
     if len(values - {None}) > 1:
         raise NotUnderstoodError(f"the line sets {export.variable} to two values")
     line.exports.append(export)
@@ -303,7 +305,7 @@ def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
     return size
 
 
-def _finish(line: LauncherLine, nodes: int, each: int) -> None:
+def _finish(line: LauncherLine, nodes: int, per_node: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
     size = line.size
     gloo = any(part.text == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
@@ -330,8 +332,10 @@ def _finish(line: LauncherLine, nodes: int, each: int) -> None:
             "MPI"
         )
     elif line.launcher == "torchrun":
-        each = size.per_host or each
-        line.size = replace(size, nodes=None, ranks=(size.nodes or nodes) * each, per_host=each)
+        per_node = size.per_host or per_node
+        line.size = replace(
+            size, nodes=None, ranks=(size.nodes or nodes) * per_node, per_host=per_node
+        )
         line.framework = "torch"
         options = {part.text.replace("_", "-") for part in line.parts}
         if "--no-python" not in options:

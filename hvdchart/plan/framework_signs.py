@@ -176,7 +176,7 @@ def _find_saved_file(node: ast.Call) -> str:
     """Return the relative path of the file to which a call saves; empty for any other call."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAVING:
         return ""
-    names = [each.value for each in node.args if isinstance(each, ast.Constant)]
+    names = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
     # Other texts are a format, such as "PNG".
     relative = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
     return shorten(next(relative, ""), MAX_LINE_CHARACTERS)
@@ -205,12 +205,16 @@ def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
     """Add the first line that chooses NCCL, and the first that sets the address for ranks."""
     for node in sorted(_unconditional(tree), key=lambda node: getattr(node, "lineno", 0)):
         if isinstance(node, ast.Assign):
-            names = [_text(each.slice) for each in node.targets if isinstance(each, ast.Subscript)]
+            names = [
+                _text(node_part.slice)
+                for node_part in node.targets
+                if isinstance(node_part, ast.Subscript)
+            ]
             if "MASTER_ADDR" in names and _text(node.value) in _OWN_ADDRESSES:
                 sign = f"{file}:{node.lineno} sets MASTER_ADDR to {_text(node.value)}"
                 signs.meets_locally = signs.meets_locally or sign
         elif isinstance(node, ast.Call) and _find_called_name(node) == "init_process_group":
-            arguments = {each.arg: each.value for each in node.keywords}
+            arguments = {node_part.arg: node_part.value for node_part in node.keywords}
             backend, method = ([*node.args, None, None][index] for index in (0, 1))
             if _text(arguments.get("backend", backend)).lower() == "nccl":
                 signs.nccl = signs.nccl or f"{file}:{node.lineno} chooses nccl"

@@ -241,9 +241,12 @@ def commits(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
         return 0, ""
     if not is_sharded or workers < 2:
         return 2 * state, f"2 x {memory_text(state)} of `train.state`"
-    each = -(-state // workers)
-    part = memory_text(-(-each // MI) * MI)
-    return 4 * each, f"2 x 2 x {part}, its part of `train.state` and a copy of another worker's"
+    per_worker = -(-state // workers)
+    part = memory_text(-(-per_worker // MI) * MI)
+    return (
+        4 * per_worker,
+        f"2 x 2 x {part}, its part of `train.state` and a copy of another worker's",
+    )
 
 
 def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, str]) -> Rule:

@@ -140,7 +140,9 @@ def _files_of(
     files: list[str] = []
     for folder in folders:
         path = folder / name.replace(".", "/")
-        files += [modules[str(one)] for one in (path, *path.parents) if str(one) in modules]
+        files += [
+            modules[str(parent)] for parent in (path, *path.parents) if str(parent) in modules
+        ]
     return files
 
 

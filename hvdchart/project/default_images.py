@@ -47,7 +47,9 @@ class DefaultImage:
         packages = {**_table()["packages"], **PACKAGES}
         listed = required(requirements)
         needed = {packages[module] for module in used & packages.keys() - self.has}
-        return sorted(each for each in needed if _normal(each.rpartition(" ")[2]) not in listed)
+        return sorted(
+            package for package in needed if _normal(package.rpartition(" ")[2]) not in listed
+        )
 
 
 def default_image(
@@ -61,9 +63,9 @@ def default_image(
     *entries, other = _table()["images"]
     chosen = other
     reason = "no framework is imported"
-    for each in uses:
+    for modules in uses:
         first: dict[str, str] = {}
-        for place, module in each:
+        for place, module in modules:
             first.setdefault(module.partition(".")[0], place)
         matches = [(entry, name) for entry in entries for name in entry["modules"] if name in first]
         if matches:

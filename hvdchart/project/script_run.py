@@ -126,7 +126,7 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
         near = ""
         if script.parent.is_dir():
             # Leave out the common suffix: it would make short names similar.
-            others = sorted(each.stem for each in script.parent.glob("*.py") if each != script)
+            others = sorted(path.stem for path in script.parent.glob("*.py") if path != script)
             near = nearest(script.stem, others, ".py")
         raise FileError(f"{script}: no such file{near}")
     if script.suffix == ".ipynb":
@@ -196,7 +196,7 @@ def plan_script(
         marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
         place = SourcePlace("the given values")
         tree = merge_specs(
-            [spec, *(from_plain({"values": each}, place) for each in (marks, values))]
+            [spec, *(from_plain({"values": part}, place) for part in (marks, values))]
         )
         plan = plan_tree(tree)
         broken = plan.framework.broken.get(run.command[1])
@@ -206,8 +206,10 @@ def plan_script(
         checked_values(plan)
     except SpecError as error:
         raise rephrase_for_run(error, run) from error
-    own = marked_words(run)
-    warnings = [name_options(each.removeprefix("group worker: "), own) for each in plan.warnings]
+    marked = marked_words(run)
+    warnings = [
+        name_options(warning.removeprefix("group worker: "), marked) for warning in plan.warnings
+    ]
     plan = dataclasses.replace(plan, warnings=tuple(warnings))
     modules = frozenset(module for _, module in uses)
     needed = needed_modules(values.get("code"), run.command)
@@ -226,7 +228,7 @@ def _instead_of_folder(folder: Path) -> str:
     """Return what to name in the place of a folder: the project in it, or one of its scripts."""
     if (folder / SPEC_NAME).is_file():
         return f"name the script in it, or to run the project: hvdchart deploy {folder}"
-    scripts = sorted(str(each) for each in folder.glob("*.py"))
+    scripts = sorted(str(path) for path in folder.glob("*.py"))
     if not scripts:
         return "it has no script; name one"
     if len(scripts) <= _MAX_NAMED_SCRIPTS:

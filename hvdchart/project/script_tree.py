@@ -61,8 +61,8 @@ def make_script_tree(
     if is_tagged:
         place = SourcePlace("the output's tags")
         tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
-    for each in _read_options(run):
-        tree = set_key(tree, each.steps, each.value, SourcePlace(each.text))
+    for setting in _read_options(run):
+        tree = set_key(tree, setting.steps, setting.value, SourcePlace(setting.text))
     return apply_settings(tree, run.settings)
 
 
@@ -105,7 +105,7 @@ def _read_options(run: ScriptRun) -> Iterator[_Setting]:
     yield from _read_resources(run)
     yield from _read_variables(run.env or ())
     volumes = list(_read_volumes(run.volumes or ()))
-    yield from _read_secrets(run.secrets or (), {each.steps[-1] for each in volumes})
+    yield from _read_secrets(run.secrets or (), {setting.steps[-1] for setting in volumes})
     yield from volumes
 
 
@@ -128,43 +128,43 @@ def _read_resources(run: ScriptRun) -> Iterator[_Setting]:
 
 def _read_variables(variables: Sequence[str]) -> Iterator[_Setting]:
     once = _Once("--env", "variable")
-    for each in variables:
-        name, equals, value = each.partition("=")
+    for variable in variables:
+        name, equals, value = variable.partition("=")
         if not equals:
-            raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
-        once.add(name, each)
-        yield _Setting(f"--env {each}", ["train", "env", name], value)
+            raise SpecError(f"--env {variable}", "", "there is no =", "NAME=VALUE")
+        once.add(name, variable)
+        yield _Setting(f"--env {variable}", ["train", "env", name], value)
 
 
 def _read_secrets(secrets: Sequence[str], taken: Collection[str]) -> Iterator[_Setting]:
     """Yield variables from Secrets, and volumes of those with a path, under names not `taken`."""
     once = _Once("--secret", "Secret")
-    for each in secrets:
-        once.add(each, each)
-        name = each.partition(":")[0]
-        place = SourcePlace(f"--secret {each}")
+    for secret in secrets:
+        once.add(secret, secret)
+        name = secret.partition(":")[0]
+        place = SourcePlace(f"--secret {secret}")
         OBJECT_NAME.read(Node(place, name), "")
-    names = [each for each in secrets if ":" not in each]
+    names = [secret for secret in secrets if ":" not in secret]
     if names:
         # A list replaces another one.
         sources = [{"secretRef": {"name": name}} for name in names]
         yield _Setting(f"--secret {names[0]}", ["values", "worker", "envFrom"], sources)
-    for index, each in enumerate(secrets):
-        name, colon, path = each.partition(":")
+    for index, secret in enumerate(secrets):
+        name, colon, path = secret.partition(":")
         if colon:
             volume = {"secret": name, "mountPath": path, "readOnly": True}
-            own = f"secret-{index}"
-            while own in taken:
-                own += "-0"
-            yield _Setting(f"--secret {each}", ["volumes", own], volume)
+            volume_name = f"secret-{index}"
+            while volume_name in taken:
+                volume_name += "-0"
+            yield _Setting(f"--secret {secret}", ["volumes", volume_name], volume)
 
 
 def _read_volumes(volumes: Sequence[str]) -> Iterator[_Setting]:
     once = _Once("--volume", "volume")
-    for each in volumes:
-        name, volume = _parse_volume(each)
-        once.add(name, each)
-        yield _Setting(f"--volume {each}", ["volumes", name], volume)
+    for text in volumes:
+        name, volume = _parse_volume(text)
+        once.add(name, text)
+        yield _Setting(f"--volume {text}", ["volumes", name], volume)
 
 
 def _parse_volume(text: str) -> tuple[str, Plain]:

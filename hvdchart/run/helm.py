@@ -306,5 +306,7 @@ def shorten_archives(manifest: str) -> str:
 def _drop_secrets(manifest: str) -> str:
     """Return manifests without Secrets, each after its mark."""
     documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
-    public_documents = [each for each in documents if each and not _SECRET.search(each)]
-    return "".join(f"---\n{each}\n" for each in public_documents)
+    public_documents = [
+        document for document in documents if document and not _SECRET.search(document)
+    ]
+    return "".join(f"---\n{document}\n" for document in public_documents)

@@ -105,7 +105,7 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
     name = PurePosixPath(words[0]).name
     if _SHELL.fullmatch(name) and len(words) > 2 and re.fullmatch("-[a-z]*c", words[1]):
         launchers = map(nested_launcher, _shell_commands(words[2]))
-        return next((each for each in launchers if each), None)
+        return next((launcher for launcher in launchers if launcher), None)
     started = words[1:]
     if _PYTHON.fullmatch(name):
         while started and _PYTHON_FLAGS.fullmatch(started[0]):

@@ -41,7 +41,7 @@ def load_specs(
     Raises FileError when a file cannot be read. Raises SpecError for text that is not YAML, and for
     a setting that has no place.
     """
-    tree = apply_settings(merge_specs([load_tree(Path(each)) for each in paths]), settings)
+    tree = apply_settings(merge_specs([load_tree(Path(path)) for path in paths]), settings)
     if values:
         tree = merge_specs(
             [tree, from_plain({"values": dict(values)}, SourcePlace("the given values"))]

@@ -225,22 +225,22 @@ def rephrase_for_run(error: SpecError, run: ScriptRun) -> SpecError:
     """Reword an error of the spec made by `run`: name the options that the user typed."""
     own = marked_words(run)
     errors = []
-    for each in error.errors:
-        if each.place.startswith("--set "):
+    for single in error.errors:
+        if single.place.startswith("--set "):
             # A user who types keys knows their names.
-            errors.append(each)
+            errors.append(single)
             continue
-        is_typed = each.place.startswith("--")
-        option = option_of(each.path)
-        place = each.place
-        path = each.path
+        is_typed = single.place.startswith("--")
+        option = option_of(single.path)
+        place = single.place
+        path = single.path
         if is_typed:
             path = ""
         elif option:
             place = option
             path = ""
-        expected = name_options(each.expected, own)
-        errors.append(SpecError(place, path, name_options(each.problem, own), expected))
+        expected = name_options(single.expected, own)
+        errors.append(SpecError(place, path, name_options(single.problem, own), expected))
     return SpecError.join(errors)
 
 
@@ -248,13 +248,13 @@ def rephrase_for_launch(error: SpecError, run: ScriptRun) -> SpecError:
     """Reword an error of the spec made by `hvdchart.launch`: name its arguments."""
     own = marked_words(run)
     errors = []
-    for each in rephrase_for_run(error, run).errors:
-        option, _, rest = each.place.partition(" ")
-        place = each.place
+    for single in rephrase_for_run(error, run).errors:
+        option, _, rest = single.place.partition(" ")
+        place = single.place
         if option in _ARGUMENTS:
             place = f"{_ARGUMENTS[option].removesuffix('=')} {rest}".strip()
-        problem = name_arguments(each.problem, own)
-        errors.append(SpecError(place, each.path, problem, name_arguments(each.expected, own)))
+        problem = name_arguments(single.problem, own)
+        errors.append(SpecError(place, single.path, problem, name_arguments(single.expected, own)))
     return SpecError.join(errors)
 
 

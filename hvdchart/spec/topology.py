@@ -68,7 +68,11 @@ def drop_spot(group: NodeGroup) -> NodeGroup:
     selector = {
         key: value for key, value in group.node_selector.items() if not _is_spot(key, value)
     }
-    tolerations = [each for each in group.tolerations if not _is_spot(each.taint, each.value)]
+    tolerations = [
+        toleration
+        for toleration in group.tolerations
+        if not _is_spot(toleration.taint, toleration.value)
+    ]
     return dataclasses.replace(
         group, node_selector=selector, tolerations=tuple(tolerations), affinity=affinity
     )

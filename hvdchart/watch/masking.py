@@ -131,7 +131,9 @@ class Masker:
                 self._note(item)
         elif len(str(value)) >= _MIN_MASKED_CHARACTERS:
             self._known.update({str(value), *str(value).split("\n")} - {""})
-            self._known = {each for each in self._known if len(each) >= _MIN_MASKED_CHARACTERS}
+            self._known = {
+                secret for secret in self._known if len(secret) >= _MIN_MASKED_CHARACTERS
+            }
 
 
 def _mask_stated(stated: re.Match[str]) -> str:

@@ -41,7 +41,7 @@ def page(
         "live": live,
         "widget": widget,
         "version": __version__,
-        "sections": [{"title": each.title, "text": each.text} for each in sections],
+        "sections": [{"title": section.title, "text": section.text} for section in sections],
     }
     filled = {
         "policy": escape(policy()),

@@ -51,7 +51,7 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
         Section("Record of the run", yaml_text(masker.document(dict(run.record)))),
         Section("Versions", yaml_text(_versions(cluster, release))),
     ]
-    return page(view, sections=[each for each in sections if each.text])
+    return page(view, sections=[section for section in sections if section.text])
 
 
 def _values(release: Release, cluster: Cluster, helm: Helm, masker: Masker) -> str:
@@ -77,7 +77,7 @@ def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[
 def _versions(cluster: Cluster, release: Release) -> dict[str, str]:
     labelled = [*release.jobs, *release.stateful_sets]
     labels = [item["metadata"].get("labels") or {} for item in labelled]
-    charts = [str(each["helm.sh/chart"]) for each in labels if "helm.sh/chart" in each]
+    charts = [str(label["helm.sh/chart"]) for label in labels if "helm.sh/chart" in label]
     images = {
         str(container.get("image", ""))
         for pod in release.pods

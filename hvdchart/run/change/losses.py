@@ -21,7 +21,7 @@ def find_loss(run: RunView) -> str:
     """
     if not run.status.is_active or not run.workers.ready or run.progress is None:
         return ""
-    reasons = [_find_reason(each) for each in run.release.stateful_sets]
+    reasons = [_find_reason(stateful_set) for stateful_set in run.release.stateful_sets]
     if not reasons or not all(reasons):
         return ""
     at = f"run {run.release.name} is at step {run.progress.step}"
@@ -31,11 +31,11 @@ def find_loss(run: RunView) -> str:
 def _find_reason(stateful_set: Object) -> str:
     """Explain why no file of a StatefulSet's ranks outlives them; empty if one may."""
     pod: dict[str, Any] = stateful_set["spec"].get("template", {}).get("spec", {})
-    workers = [each for each in pod.get("containers") or [] if each.get("name") == "worker"]
+    workers = [entry for entry in pod.get("containers") or [] if entry.get("name") == "worker"]
     if not workers or workers[0].get("envFrom"):
         # Variables from a ConfigMap or a Secret are unknown here.
         return ""
-    values = {each["name"]: each.get("value") for each in workers[0].get("env") or []}
+    values = {entry["name"]: entry.get("value") for entry in workers[0].get("env") or []}
     if _OUTPUT not in values:
         return f"{_OUTPUT} is not set"
     path = values[_OUTPUT]
@@ -50,6 +50,6 @@ def _find_reason(stateful_set: Object) -> str:
     if name is None:
         return f"{_OUTPUT}={path} is on no volume"
     volumes: list[Object] = pod.get("volumes") or []
-    volume = next((each for each in volumes if each["name"] == name), {})
+    volume = next((entry for entry in volumes if entry["name"] == name), {})
     kind = next((kind for kind in _OF_POD if kind in volume), None)
     return f"{_OUTPUT}={path} is on the {kind} {name}, which ends with its pod" if kind else ""

@@ -192,7 +192,9 @@ class _Following:
         self.first = self.first or run.job
         if self.first and self.warnings:
             since = str(self.first["metadata"]["creationTimestamp"])
-            new = [each for each in _warnings(run.release, since) if each not in self.shown]
+            new = [
+                warning for warning in _warnings(run.release, since) if warning not in self.shown
+            ]
             self.shown.update(new)
             yield from dict.fromkeys(new)
         self.keeps_master = run.release.record.get(RecordKey.LEASE) == LEASE_KEPT

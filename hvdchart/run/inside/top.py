@@ -64,7 +64,7 @@ class Usage:
             for gpu in self.gpus.values()
             if gpu.get("memory_bytes") and "memory_used_bytes" in gpu
         ]
-        return max(memories, key=lambda each: each[0] / each[1], default=None)
+        return max(memories, key=lambda memory: memory[0] / memory[1], default=None)
 
 
 def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:

@@ -344,7 +344,9 @@ def _run_program(
     if entry.get("provideClusterInfo"):
         spec["cluster"] = dict(cluster)
     information = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    settings = {_text(each, "name"): _text(each, "value") for each in entry.get("env") or ()}
+    settings = {
+        _text(variable, "name"): _text(variable, "value") for variable in entry.get("env") or ()
+    }
     if os.sep in command:
         command = str(folder / command)
     try:

@@ -68,7 +68,9 @@ def has_empty_tensorboard(run: RunView) -> bool:
     for pod in run.pods:
         if component_of(pod) != "tensorboard":
             continue
-        empty = {each["name"] for each in pod["spec"].get("volumes") or [] if "emptyDir" in each}
+        empty = {
+            volume["name"] for volume in pod["spec"].get("volumes") or [] if "emptyDir" in volume
+        }
         for container in pod["spec"].get("containers") or []:
             for mount in container.get("volumeMounts") or []:
                 if mount["name"] in empty and mount.get("readOnly"):

@@ -43,7 +43,7 @@ def run_of(job: Object) -> Run:
                 text = str(variable.get("value")).replace("$$", "$")
                 with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):
                     groups = json.loads(text)["groups"]
-                    ranks = sum(each["maximum"] * max(each["slots"], 1) for each in groups)
+                    ranks = sum(group["maximum"] * max(group["slots"], 1) for group in groups)
                     # More ranks could not be listed.
                     if ranks <= MAX_COUNTED:
                         return parse_run(text)
@@ -144,8 +144,14 @@ def begins_rank(line: str) -> bool:
 def _asks_for_tags(stateful_set: Object) -> bool:
     """Return whether the chart tags lines with their rank (hvd_pods/pod/ranks_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
-    variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
-    return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)
+    variables = [
+        variable
+        for container in pod.get("containers") or []
+        for variable in container.get("env") or []
+    ]
+    return any(
+        variable.get("name") == TAG_OUTPUT and variable.get("value") for variable in variables
+    )
 
 
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:

@@ -33,7 +33,9 @@ class Release:
         jobs = sorted(self.jobs, key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
         prefixes = [str(job["metadata"]["name"]).rpartition("-master-")[0] for job in jobs[-1:]]
         # The Job has a time to live. StatefulSets name the chart's Service: its name is the prefix.
-        prefixes += [str(each["spec"].get("serviceName", "")) for each in self.stateful_sets]
+        prefixes += [
+            str(stateful_set["spec"].get("serviceName", "")) for stateful_set in self.stateful_sets
+        ]
         return next(filter(None, prefixes), self.name)
 
     def has_event(self, event: Object) -> bool:

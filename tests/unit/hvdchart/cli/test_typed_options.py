@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hvdchart.chart_files import is_charts_variable, is_charts_volume, is_ranks_variable
 from hvdchart.plan.planner import plan_tree
-from hvdchart.project.script_tree import script_tree
+from hvdchart.project.script_tree import make_script_tree
 from hvdchart.quantity import parse_quantity
 from hvdchart.spec.run_options import ScriptRun
 from hvdchart.values.check_values import checked_values
@@ -81,7 +81,7 @@ def mounted(values: Any) -> dict[str, tuple[dict[str, Any], bool]]:
 @pytest.mark.fuzz
 @given(run=runs())
 def test_each_option_that_was_typed_is_in_the_values(run: ScriptRun) -> None:
-    values = checked_values(plan_tree(script_tree(run, None)))
+    values = checked_values(plan_tree(make_script_tree(run, None)))
     worker = values["worker"]
     env = {each["name"]: each.get("value") for each in worker["env"]}
     for typed in run.env or ():
