@@ -95,13 +95,13 @@ def _value_lines(node: Node, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for key, child in node["properties"].items():
         if "default" in child:
-            yield _described(f"{indent}{key}: {inline(child['default'])}", child)
+            yield _add_description(f"{indent}{key}: {inline(child['default'])}", child)
         elif "properties" in child:
-            yield _described(f"{indent}{key}:", child)
+            yield _add_description(f"{indent}{key}:", child)
             yield from _value_lines(child, depth + 1)
 
 
-def _described(line: str, node: Node) -> str:
+def _add_description(line: str, node: Node) -> str:
     """Return the line with the description: behind it where both fit, otherwise above it, each of
     its clauses on a line of its own.
     """
@@ -259,24 +259,24 @@ def _default(node: Node) -> str:
     return f"`{inline(node['default'])}`" if "default" in node else ""
 
 
-def undescribed(node: Node, prefix: str = "") -> Iterator[str]:
+def find_undescribed(node: Node, prefix: str = "") -> Iterator[str]:
     """Yield keys without a description."""
     for name, child in node.get("properties", {}).items():
         key = f"{prefix}{name}"
         if not child.get("description"):
             yield key
-        yield from undescribed(child, f"{key}.")
-        yield from undescribed(child.get("items", {}), f"{key}[].")
+        yield from find_undescribed(child, f"{key}.")
+        yield from find_undescribed(child.get("items", {}), f"{key}[].")
 
 
-def without_number(node: Node, prefix: str = "") -> Iterator[str]:
+def find_unnumbered(node: Node, prefix: str = "") -> Iterator[str]:
     """Yield keys with an effective number that their description does not name."""
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
         if "effective" in child and f"default: {child['effective']}" not in child["description"]:
             yield key
         if "properties" in child:
-            yield from without_number(child, f"{key}.")
+            yield from find_unnumbered(child, f"{key}.")
 
 
 def generated_texts() -> dict[Path, str]:
@@ -285,9 +285,9 @@ def generated_texts() -> dict[Path, str]:
     Exits where a key has no description, declares no hash, or hides the number that null means.
     """
     source = load_source()
-    if keys := [*undescribed(source)]:
+    if keys := [*find_undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
-    if keys := [*without_number(source)]:
+    if keys := [*find_unnumbered(source)]:
         sys.exit(
             f"{SOURCE}: the description has another default than `effective`: {', '.join(keys)}"
         )

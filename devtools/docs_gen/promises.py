@@ -44,7 +44,7 @@ def find_promises() -> Iterator[Promise]:
                         yield Promise(ast.literal_eval(mark.args[0]), file, node.name)
 
 
-def linked(text: str) -> set[str]:
+def find_linked(text: str) -> set[str]:
     """Return the promises that a page or a part of one links."""
     return {*_LINK.findall(text)}
 
@@ -63,7 +63,7 @@ def generated_texts() -> dict[Path, str]:
             )
         promises[promise.text] = promise
     page = PAGE.read_text("utf-8")
-    for text in sorted(linked(page).symmetric_difference(promises)):
+    for text in sorted(find_linked(page).symmetric_difference(promises)):
         lacking = f"{PAGE} does not link it" if text in promises else "no test has it"
         sys.exit(f"promise {text!r}: {lacking}")
 

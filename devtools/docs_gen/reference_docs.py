@@ -50,7 +50,7 @@ def command_page() -> str:
     option has no help.
     """
     command: Any = get_command(app.app)
-    if undescribed := [*_undescribed(command, "hvdchart")]:
+    if undescribed := [*_find_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
     commands = table(
         ("Command", "What it does"),
@@ -67,7 +67,7 @@ def command_page() -> str:
     return wrap(f"{_HEAD}{commands}\n\n## Exit codes\n\n{exit_codes()}\n\n{interrupted}\n")
 
 
-def _undescribed(command: Any, name: str) -> Iterator[str]:
+def _find_undescribed(command: Any, name: str) -> Iterator[str]:
     """Yield each visible part of the command that has no help text."""
     if not command.help:
         yield name
@@ -75,7 +75,7 @@ def _undescribed(command: Any, name: str) -> Iterator[str]:
         if not parameter.help:
             yield f"{name} {parameter.opts[0]}"
     for word, below in getattr(command, "commands", {}).items():
-        yield from _undescribed(below, f"{name} {word}")
+        yield from _find_undescribed(below, f"{name} {word}")
 
 
 def exit_codes() -> str:

@@ -49,15 +49,15 @@ def place_in_repository(place: str) -> str:
 
 def on_config(config: Any) -> Any:
     """Add all pages of a folder where the navigation names a folder."""
-    config.nav = _with_folders(config.nav)
+    config.nav = _expand_folders(config.nav)
     return config
 
 
-def _with_folders(entry: Any) -> Any:
+def _expand_folders(entry: Any) -> Any:
     if isinstance(entry, list):
-        return [_with_folders(item) for item in entry]
+        return [_expand_folders(item) for item in entry]
     if isinstance(entry, dict):
-        return {title: _with_folders(item) for title, item in entry.items()}
+        return {title: _expand_folders(item) for title, item in entry.items()}
     if entry.endswith("/"):
         pages = sorted((ROOT / DOCS / entry).glob("*.md"))
         return [f"{entry}{page.name}" for page in pages]

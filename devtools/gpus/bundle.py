@@ -49,7 +49,7 @@ def write_bundle() -> None:
     note("packing the local Kubernetes")
     kube, *others = map(tool, ("kube", "coredns", "pause", "helm4"))
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
-        content = [in_cache([kube]), in_cache(others) | write_scripts(kube, Path(folder))]
+        content = [find_in_cache([kube]), find_in_cache(others) | write_scripts(kube, Path(folder))]
         content[1] |= debian_programs()
         archives = [part / machine.ARCHIVE for part in (first, second)]
         list(pool.map(pack, content, archives))
@@ -72,7 +72,7 @@ def fetch_packages(folder: Path) -> None:
     subprocess.run([*command, "-d", str(folder), "-r", str(REQUIREMENTS)], check=True)
 
 
-def in_cache(tools: list[Path]) -> dict[Path, Path]:
+def find_in_cache(tools: list[Path]) -> dict[Path, Path]:
     """Return the target paths of programs of the toolchain, with their paths here."""
     return {machine.CACHE / "tools" / path.parent.name / path.name: path for path in tools}
 
@@ -83,7 +83,7 @@ def write_scripts(kube: Path, folder: Path) -> dict[Path, Path]:
     The names of the tools' folders contain the version of Go: Go is called only for its version.
     """
     version = read_output(["go", "env", "GOVERSION"], remedy="install Go").strip()
-    (there,) = in_cache([kube])
+    (there,) = find_in_cache([kube])
     texts = {
         "go": f'[ "$1 $2" = "env GOVERSION" ] && echo {version} || exit 1',
         "helm": f'exec {machine.CACHE}/tools/helm4-*/helm "$@"',

@@ -48,7 +48,7 @@ def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
     """
     instance = instance or current()
     preflight.check_machine()
-    with _locked(instance):
+    with _lock(instance):
         _start_first(instance)
     for node in instance.others[: nodes - 1]:
         add_node(instance, node.node)
@@ -87,7 +87,7 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
     """
     instance = instance or current()
     preflight.check_machine()
-    with _locked(instance):
+    with _lock(instance):
         existed = instance.state.exists() or NodeProcesses.is_running(instance)
         for node in (*instance.others, instance):
             _remove_node(node)
@@ -119,7 +119,7 @@ def add_node(instance: Instance | None = None, number: int | None = None) -> Ins
     """
     first = instance or current()
     preflight.check_machine()
-    with _locked(first):
+    with _lock(first):
         if not _is_healthy(first) or not _state_is_current(first):
             raise DevtoolsError(
                 f"cluster {first.name!r} does not run, or another version of localkube started it",
@@ -150,7 +150,7 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
     """
     first = instance or current()
     preflight.check_machine()
-    with _locked(first):
+    with _lock(first):
         instances = [n for n in first.others if n.state.exists() and number in (None, n.node)]
         if not instances:
             return None
@@ -166,7 +166,7 @@ def _check_release(instance: Instance) -> None:
     A crashed cluster would otherwise start empty.
     """
     wanted = module_version("kube", KUBERNETES)
-    release = _recorded(instance).get("kubernetes", "")
+    release = _read_recorded(instance).get("kubernetes", "")
     if release != wanted and release in kubernetes_releases().values():
         release = release.removeprefix("v").rpartition(".")[0]
         raise DevtoolsError(
@@ -199,13 +199,13 @@ def _forget_node(node: Instance) -> None:
     kubectl(node.first, "delete", "node", node.node_name, "--ignore-not-found")
 
 
-def _locked(instance: Instance) -> AbstractContextManager[None]:
+def _lock(instance: Instance) -> AbstractContextManager[None]:
     """Keep two commands from starting or stopping one cluster at once; the second waits."""
     task = f"starting or stopping cluster {instance.name!r}"
     return exclusive_lock(instance.run.parent / f"{instance.name}.lock", task)
 
 
-def _made_by() -> dict[str, str]:
+def _list_inputs() -> dict[str, str]:
     """Return the inputs of the state: it is not used after a reboot or a change of localkube."""
     programs = str(tool("kube")), str(tool("coredns"))
     return {
@@ -215,15 +215,15 @@ def _made_by() -> dict[str, str]:
     }
 
 
-def _recorded(instance: Instance) -> dict[str, str]:
-    """Return the value of _made_by() when the state was made; empty without a state."""
+def _read_recorded(instance: Instance) -> dict[str, str]:
+    """Return the value of _list_inputs() when the state was made; empty without a state."""
     path = instance.state / "made-by.json"
     recorded: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     return recorded
 
 
 def _state_is_current(instance: Instance) -> bool:
-    return _recorded(instance) == _made_by()
+    return _read_recorded(instance) == _list_inputs()
 
 
 def _make_state(instance: Instance) -> None:
@@ -240,7 +240,7 @@ def _boot(instance: Instance) -> None:
     for path, text in config.files(instance).items():
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, text)
-    write_atomically(instance.state / "made-by.json", json.dumps(_made_by()))
+    write_atomically(instance.state / "made-by.json", json.dumps(_list_inputs()))
     with step(f"start node {instance.node} of cluster {instance.name!r}"):
         Boot(instance, tool("kube"), tool("coredns")).run()
 

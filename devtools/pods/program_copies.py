@@ -14,7 +14,7 @@ PROGRAMS = FILES / "hvd_pods"
 
 
 @cache
-def _compiled(python: str) -> TemporaryDirectory[str]:
+def _compile(python: str) -> TemporaryDirectory[str]:
     """Return a folder of the programs as compiled by this Python. It exists until this process
     ends.
 
@@ -34,7 +34,7 @@ def copy_files(root: Path, python: str) -> Path:
     """
     copy = root / "bin"
     # Keep the times: Python matches compiled files to their sources by them.
-    shutil.copytree(f"{_compiled(python).name}/bin", copy)
+    shutil.copytree(f"{_compile(python).name}/bin", copy)
     replace_in(copy / "hvd_pods/shared/paths.py", '"/horovod/', f'"{root}/', 5)
     replace_in(copy / "hvd_pods/library/keep/worker.py", '"/dev/shm/hvd-keep"', f'"{root}/shm"', 1)
     replace_in(copy / "hvd_pods/worker/kept_states.py", '"/dev/shm/hvd-keep"', f'"{root}/shm"', 1)

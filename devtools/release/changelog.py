@@ -106,10 +106,10 @@ def problems(tag: str, root: Path = ROOT) -> list[str]:
     newest = sections((root / "CHANGELOG.md").read_text("utf-8"))[0]
     if newest.day == UNRELEASED:
         wrong.append(f"CHANGELOG.md calls {newest.version} {UNRELEASED}: write the day instead")
-    return [*wrong, *unfilled(root)]
+    return [*wrong, *find_unfilled(root)]
 
 
-def unfilled(root: Path = ROOT) -> list[str]:
+def find_unfilled(root: Path = ROOT) -> list[str]:
     """Return the files that do not name this repository yet, one line each."""
     wrong = []
     for file in FILLED_IN:

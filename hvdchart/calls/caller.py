@@ -25,7 +25,7 @@ from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError
 from hvdchart.interrupts import exit_on_signals
-from hvdchart.project.beside_script import read_text, without_own
+from hvdchart.project.beside_script import drop_own_modules, read_text
 from hvdchart.project.default_images import misspelt
 from hvdchart.project.script_run import small_worker
 from hvdchart.run.helm import Helm
@@ -168,7 +168,7 @@ class Caller:
         self._report_once(f"image {image.reference}, because {image.reason}; image= names another")
         folder = self._code
         text = read_text(folder / REQUIREMENTS) if folder else ""
-        lacks = image.lacking(without_own(call.modules, [folder] if folder else []), text)
+        lacks = image.lacking(drop_own_modules(call.modules, [folder] if folder else []), text)
         if lacks:
             add = " and ".join(lacks)
             place = f"in {folder}" if folder else "in a folder, and code= of that folder"

@@ -66,7 +66,7 @@ class RunSettings:
         default=(), metadata=_kind('a list, such as ["image.pullSecrets=[mine]"]', Sequence)
     )
 
-    def given(self) -> dict[str, Any]:
+    def find_given(self) -> dict[str, Any]:
         """Return the settings that were given, by name."""
         pairs = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(RunSettings))
         return {name: value for name, value in pairs if value not in (None, "", (), [], {})}
@@ -76,7 +76,7 @@ class RunSettings:
 
         Raises SpecError for a setting of a wrong type.
         """
-        arguments = self.given()
+        arguments = self.find_given()
         check_kinds(arguments)
         for setting in ("secrets", "settings"):
             value = arguments.get(setting)
@@ -107,7 +107,7 @@ class Settings(RunSettings):
 
     def check(self) -> None:
         """Raise SpecError for run settings beside a spec, and for settings of a wrong type."""
-        arguments = self.given()
+        arguments = self.find_given()
         if self.spec is not None and arguments:
             expected = "keys of the spec, or no spec="
             raise SpecError("the settings", join_names(arguments), "given beside spec=", expected)

@@ -65,7 +65,7 @@ def check(
     report = checks.read_probe(image, output, errors)
     requirements = checks.check_requirements(report, mode, framework, brings_mpi=with_mpi)
     show(*checks.check_report(image, requirements))
-    unmet = checks.missing(requirements)
+    unmet = checks.find_unmet(requirements)
     if unmet:
         names = ", ".join(requirement.name for requirement in unmet)
         raise ImageError(f"{image} cannot be used with `launch.mode: {mode}`; missing: {names}")

@@ -90,7 +90,7 @@ def check_requirements(
     return requirements
 
 
-def missing(requirements: Sequence[Requirement]) -> list[Requirement]:
+def find_unmet(requirements: Sequence[Requirement]) -> list[Requirement]:
     """Return the requirements that the image does not meet, and that a run cannot install."""
     return [
         requirement

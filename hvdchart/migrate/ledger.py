@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
+from hvdchart.spec.paths import KeyPath, format_path, nearest_node, value_at
 from hvdchart.spec.values_schema import schema_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
@@ -117,7 +117,9 @@ class Ledger:
 
     def error(self, old: KeyPath, problem: str, expected: str) -> SpecError:
         """Return the error for a value of the input, with its place."""
-        return SpecError(str(nearest_node(self.root, old).place), dotted(old), problem, expected)
+        return SpecError(
+            str(nearest_node(self.root, old).place), format_path(old), problem, expected
+        )
 
     def carry_over(self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = None) -> None:
         """Put the value at `old` (or `value`, made from it) at `new` in the chart's values."""
@@ -135,14 +137,14 @@ class Ledger:
         """Set a value of the chart; raise SpecError if it is refused, or set to another value."""
         from jsonschema_rs import Draft7Validator
 
-        key = f"the chart's {dotted(new)}"
+        key = f"the chart's {format_path(new)}"
         below = schema_at(self._schema, new)
         whole = {**(below or {}), "definitions": self._schema.get("definitions", {})}
         wrong = next(iter(Draft7Validator(whole).iter_errors(value)), None)
         if below is None or wrong is not None:
-            problem = wrong.message if below and wrong else f"the chart has no {dotted(new)}"
+            problem = wrong.message if below and wrong else f"the chart has no {format_path(new)}"
             problem = f"{key} does not accept it: {shorten(problem, 160)}"
-            raise self.error(old, problem, f"a value that {dotted(new)} accepts")
+            raise self.error(old, problem, f"a value that {format_path(new)} accepts")
         current = value_at(self.values, new)
         if current is not None and current != value:
             problem = f"{key} is {shown(current)} from another value of the file, {shown(value)}"
@@ -173,13 +175,13 @@ class Ledger:
     def leave_out(self, old: KeyPath, part: str) -> None:
         """Record that the value at `old` is not in the result, and add a check with the remedy."""
         if self.is_set(old):
-            self.add_check(f"{dotted(old)} is dropped: {part}")
+            self.add_check(f"{format_path(old)} is dropped: {part}")
         self.drop(old, part)
 
     def add_part(self, old: KeyPath, part: str, new: str, reason: str = "") -> None:
         """Add an entry about a part of a value, such as one option of a command line."""
         outcome: Outcome = "changed" if new else "dropped"
-        self.entries.append(Entry(outcome, f"{dotted(old)}: {part}", new, reason))
+        self.entries.append(Entry(outcome, f"{format_path(old)}: {part}", new, reason))
 
     def add_check(self, text: str) -> None:
         """Add something that the user must check by hand."""
@@ -194,12 +196,12 @@ class Ledger:
         every = list(leaves(self.tree, ()))
         rest = [leaf for leaf in every if not self._is_handled(leaf)]
         if chart and len(rest) * 2 > len(every):
-            names = join_names(dotted(leaf) for leaf in rest)
+            names = join_names(format_path(leaf) for leaf in rest)
             problem = f"{len(rest)} of {len(every)} values are unknown: {names}"
             raise SpecError(str(self.root.place), "", problem, f"a file of {chart}")
         for leaf in rest:
             self.drop(leaf, "not carried over")
-        lost = [dotted(leaf) for leaf in rest if value_at(self.tree, leaf)]
+        lost = [format_path(leaf) for leaf in rest if value_at(self.tree, leaf)]
         if lost:
             self.add_check(
                 f"these keys are not carried over: {join_names(lost, 12)}. Set what this chart has "
@@ -212,7 +214,7 @@ class Ledger:
             raise ValueError("an entry for the whole input would hide what no rule handles")
         if not self._is_handled(old):
             self._handled.add(old)
-            self.entries.append(Entry(outcome, dotted(old), dotted(new), reason))
+            self.entries.append(Entry(outcome, format_path(old), format_path(new), reason))
 
     def _is_handled(self, path: KeyPath) -> bool:
         return any(path[:length] in self._handled for length in range(1, len(path) + 1))

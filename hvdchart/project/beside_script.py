@@ -48,7 +48,7 @@ def left_behind(
         yield f"only {script} goes to the workers, without {without} beside it: --code {folder}"
 
 
-def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
+def drop_own_modules(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
     """Return the modules that no folder of the code has."""
     return {
         module

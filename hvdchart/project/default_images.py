@@ -45,7 +45,7 @@ class DefaultImage:
         """
         used = {step for module in modules for step in _steps(module)}
         packages = {**_table()["packages"], **PACKAGES}
-        listed = required(requirements)
+        listed = parse_requirements(requirements)
         needed = {packages[module] for module in used & packages.keys() - self.has}
         return sorted(
             package for package in needed if _normal(package.rpartition(" ")[2]) not in listed
@@ -121,7 +121,7 @@ def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
             yield f"{who} imports {name}: did you mean {near[0]}?"
 
 
-def required(requirements: str) -> set[str]:
+def parse_requirements(requirements: str) -> set[str]:
     """Return the packages in the text of a requirements.txt, normalized as pip does."""
     lines = re.findall(r"^\s*([A-Za-z0-9][-._A-Za-z0-9]*)", requirements, re.MULTILINE)
     return set(map(_normal, lines))

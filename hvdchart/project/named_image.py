@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hvdchart.project.default_images import DefaultImage, default_image, required
+from hvdchart.project.default_images import DefaultImage, default_image, parse_requirements
 from hvdchart.text import split_image
 
 _FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")
@@ -28,7 +28,7 @@ def lacked_frameworks(
     if not same:
         return
     has = frozenset().union(*(image.has for image in same))
-    listed = required(requirements)
+    listed = parse_requirements(requirements)
     for name, image in images.items():
         # Packages such as torchvision and tensorflow-cpu contain it or depend on it.
         is_brought = any(package.startswith(name) for package in listed)

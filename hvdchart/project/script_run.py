@@ -17,7 +17,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.plan.user_code import needed_modules, used_modules
 from hvdchart.project import SPEC_NAME
-from hvdchart.project.beside_script import left_behind, read_text, without_own
+from hvdchart.project.beside_script import drop_own_modules, left_behind, read_text
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.project.named_image import lacked_frameworks
 from hvdchart.project.script_tree import SCRIPT_CPU, make_script_tree
@@ -86,13 +86,13 @@ class ScriptPlan:
         if not self.image:
             warnings += self._lacked_frameworks(beside, requirements)
         else:
-            used = without_own(self.modules, [folder, script.parent] if folder else [])
+            used = drop_own_modules(self.modules, [folder, script.parent] if folder else [])
             lacks = self.image.lacking(used, requirements)
             if lacks:
                 place = f"in {folder}" if folder else f"beside the script, and --code {beside}"
                 add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {place}"
                 warnings.append(f"the image lacks what the script imports: {add}")
-            warnings += misspelt(without_own(used, [script.parent]))
+            warnings += misspelt(drop_own_modules(used, [script.parent]))
         plan = dataclasses.replace(self.plan, warnings=(*warnings, *self.plan.warnings))
         return dataclasses.replace(self, plan=plan)
 
@@ -100,7 +100,7 @@ class ScriptPlan:
         """Warn about the image that the user named; `folder` has modules of the code."""
         named = self.plan.spec.image
         if named:
-            used = without_own(self.needed, [folder])
+            used = drop_own_modules(self.needed, [folder])
             has_gpus = any(group.group.gpus for group in self.plan.groups)
             yield from lacked_frameworks(named.repository, used, requirements, has_gpus=has_gpus)
 

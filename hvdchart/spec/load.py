@@ -11,7 +11,7 @@ from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.horovodrun import take_line
 from hvdchart.spec.model import Spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
-from hvdchart.spec.paths import dotted, nearest_node
+from hvdchart.spec.paths import format_path, nearest_node
 from hvdchart.spec.validate import find_contradictions
 from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, Node, Plain, SourcePlace, from_plain, parse
 
@@ -93,7 +93,7 @@ def read_spec(root: Node) -> Spec:
     errors = ErrorCollector()
     for path, problem, expected in problems or find_contradictions(spec):
         place = str(nearest_node(root, path).place)
-        errors.add(SpecError(place, dotted(path), problem, expected))
+        errors.add(SpecError(place, format_path(path), problem, expected))
     errors.raise_all()
     return spec
 

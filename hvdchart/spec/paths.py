@@ -38,7 +38,7 @@ def nearest_node(root: Node, path: Sequence[str | int]) -> Node:
     return node
 
 
-def dotted(path: Sequence[str | int]) -> str:
+def format_path(path: Sequence[str | int]) -> str:
     """Format a path for messages: nodes[0].count."""
     text = ""
     for step in path:

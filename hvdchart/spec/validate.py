@@ -27,7 +27,7 @@ from hvdchart.spec.model import (
     is_charts_mount,
     mount_path,
 )
-from hvdchart.spec.paths import KeyPath, dotted
+from hvdchart.spec.paths import KeyPath, format_path
 from hvdchart.spec.topology import (
     PODS_MILLICPU,
     cores,
@@ -294,7 +294,7 @@ def _binding(spec: Spec) -> Iterator[Contradiction]:
             yield path, problem, expected
         first_path, first = bindings[0]
         if binding != first:
-            problem = f"binding {binding} here and {first} in `{dotted(first_path)}`"
+            problem = f"binding {binding} here and {first} in `{format_path(first_path)}`"
             yield path, problem, "one binding for all groups"
         for group in spec.nodes:
             ranks = slots(group, spec)

@@ -11,7 +11,7 @@ from hvdchart.errors import ErrorCollector, SpecError, ValuesError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import parse_quantity
 from hvdchart.spec.fields import nearest
-from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
+from hvdchart.spec.paths import KeyPath, format_path, nearest_node, value_at
 from hvdchart.spec.values_schema import default_values, schema_at, values_schema
 from hvdchart.spec.yaml_tree import Plain, SourcePlace, from_plain, shorten
 from hvdchart.values.from_plan import make_values
@@ -110,7 +110,7 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
             key = written[0] if written else keys[0]
             other = "requests" if "limits" in key else "limits"
             bound = f"at least {request}" if other == "requests" else f"at most {limits[name]}"
-            expected = f"{bound}, or another `{dotted((*path, 'resources', other, name))}`"
+            expected = f"{bound}, or another `{format_path((*path, 'resources', other, name))}`"
             with errors.step():
                 problem = f"the limit {limits[name]} is below the request {request}"
                 raise _make_error(plan, key, problem, expected=expected)
@@ -181,5 +181,5 @@ def _make_error(
         place = node.place
         if at_key and node.key_place:
             place = node.key_place
-        return SpecError(str(place), dotted(value_path), problem, expected)
-    return ValuesError(f"the chart refuses {dotted(path) or 'the values'}: {problem}")
+        return SpecError(str(place), format_path(value_path), problem, expected)
+    return ValuesError(f"the chart refuses {format_path(path) or 'the values'}: {problem}")

@@ -105,7 +105,7 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
             pod=one_line(name),
             node=one_line(pod.node) if pod else "",
             state="Stalled" if is_stalled else _state(pod, status),
-            step=_whole(progress.get("step")),
+            step=_to_int(progress.get("step")),
             rate=_finite(progress.get("samples_per_second")),
         )
         yield _add_usage(row, usage)
@@ -120,11 +120,11 @@ def _add_usage(row: Row, usage: Usage | None) -> Row:
     if usage is None:
         return row
     shares = usage.gpu_shares
-    used, size = map(_whole, usage.gpu_memory or (None, None))
+    used, size = map(_to_int, usage.gpu_memory or (None, None))
     return replace(
         row,
         cpus=usage.cpus,
-        memory=_whole(usage.memory),
+        memory=_to_int(usage.memory),
         gpu_shares=shares if shares and all(0 <= share <= 1 for share in shares) else None,
         gpu_memory=None if used is None or size is None else (used, size),
     )
@@ -137,7 +137,7 @@ def _state(pod: PodStatus | None, status: Status) -> str:
     return "Ended" if status.over or status.state == "finishing" else "Missing"
 
 
-def _whole(value: float | None) -> int | None:
+def _to_int(value: float | None) -> int | None:
     return None if value is None or not abs(value) < _MAX_NUMBER else int(value)
 
 

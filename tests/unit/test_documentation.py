@@ -189,7 +189,7 @@ def test_each_row_of_the_threat_model_has_a_promise_that_a_test_guards() -> None
     rows = "".join(tables).splitlines()
     assert len(rows) > 80
     assert not re.findall(r"^- ", text, re.M), "promises are rows of tables"
-    assert [row for row in rows if not promises.linked(row)] == []
+    assert [row for row in rows if not promises.find_linked(row)] == []
 
 
 def test_page_of_messages_names_the_event_of_a_broken_gpu_for_broken_gpus_alone() -> None:

@@ -60,7 +60,7 @@ def test_what_is_packed_is_unpacked_where_it_belongs(
     work = tmp_path / "work"
     for name, folder in (("WORK", work), ("CACHE", work / "cache")):
         monkeypatch.setattr(machine, name, folder)
-    content = bundle.in_cache([kube])
+    content = bundle.find_in_cache([kube])
     bundle.pack(content, tmp_path / "part.tar.xz")
     machine.unpack(tmp_path / "part.tar.xz")
     (there,) = content

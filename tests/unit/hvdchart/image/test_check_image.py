@@ -18,7 +18,7 @@ from hvdchart.errors import ImageError
 from hvdchart.image.check_image import (
     check_report,
     check_requirements,
-    missing,
+    find_unmet,
     probe_command,
     read_probe,
 )
@@ -76,7 +76,7 @@ def test_missing_requirement_is_named_with_its_remedy(
 ) -> None:
     programs = {**GOOD["programs"], **changes.get("programs", {})}
     requirements = check_requirements({**GOOD, **changes, "programs": programs}, *how)
-    assert [each.name for each in missing(requirements)] == ([lacking] if lacking else [])
+    assert [each.name for each in find_unmet(requirements)] == ([lacking] if lacking else [])
     head, *lines = check_report("team/train:1", requirements)
     assert head == "team/train:1"
     assert remedy in "\n".join(lines)
@@ -86,7 +86,7 @@ def test_missing_requirement_is_named_with_its_remedy(
 def test_mpi_that_the_run_brings_is_no_reason_to_refuse_an_image() -> None:
     probe = {**GOOD, "programs": {**GOOD["programs"], "mpirun": None}}
     requirements = check_requirements(probe, "mpirun", brings_mpi=True)
-    assert missing(requirements) == []
+    assert find_unmet(requirements) == []
     assert "requirements.txt" in "\n".join(check_report("team/train:1", requirements))
 
 

@@ -20,7 +20,7 @@ from hvd_pods.shared.untrusted import printable
 from hvdchart.errors import SpecError
 from hvdchart.migrate.ledger import Ledger, leaves
 from hvdchart.migrate.migration_text import report_text
-from hvdchart.spec.paths import dotted, value_at
+from hvdchart.spec.paths import format_path, value_at
 from hvdchart.spec.values_schema import values_schema
 from tests.support.migrations import FILES, damaged_trees, migrate_line, migrate_tree
 from tests.support.strategies import MARKS
@@ -59,7 +59,7 @@ def assert_nothing_is_lost(tree: Any, migration: Ledger) -> None:
     parts = [entry.old.partition(": ")[2] for entry in migration.entries]
     for path in leaves(tree, ()):
         # The entry of the value itself, or of the nearest map or list around it.
-        names = [dotted(path[: length + 1]) for length in range(len(path))]
+        names = [format_path(path[: length + 1]) for length in range(len(path))]
         *_, name = [name for name in names if name in entries]
         value = value_at(tree, path)
         if not (isinstance(value, str) and value.startswith("zq")):
@@ -70,7 +70,7 @@ def assert_nothing_is_lost(tree: Any, migration: Ledger) -> None:
         else:
             # A word of a command line may be an option that the report names as dropped.
             places = [values, migration.release, migration.namespace, *parts]
-            assert any(value in place for place in places), dotted(path)
+            assert any(value in place for place in places), format_path(path)
 
 
 @given(damaged_trees)
