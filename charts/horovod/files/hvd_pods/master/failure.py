@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Collection, NamedTuple, Sequence
 
-from hvd_pods.master import failure_causes
+from hvd_pods.master import failure_causes, failure_signs
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause, Notice
 from hvd_pods.rules.worker_names import find_worker
@@ -22,45 +22,12 @@ from hvd_pods.shared.untrusted import one_line
 
 # PyTorch's prefix of its own messages.
 PYTORCH_TAG = re.compile(r"\[rank(\d{1,7})\]:")
-# How a launcher's final report begins, and lines of launchers that may precede that report.
+# How a launcher's final report begins.
 REPORT_START = re.compile(
     rf"(?:{REPORT}|{HYDRA_REPORT})|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
 )
-LAUNCHER_LINE = re.compile(
-    r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
-)
 # Characters of a rank's last line that are shown.
 MAX_LAST_LINE_CHARACTERS = 300
-# The first rank that failed, as the launchers name it.
-FAILED_RANK_PATTERNS = (
-    re.compile(
-        r"rank (?P<rank>\d{1,7}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,3})\b"
-    ),
-    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d{1,7})\]"),
-    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d{1,7})\]"),
-    re.compile(r"Process (?P<rank>\d{1,7}) exit with status code \d+"),
-    re.compile(
-        r"^\[hvd\] rank (?P<rank>\d{1,7}) on \S+ ended (?:with|by signal (?P<signal>\d{1,3})$)"
-    ),
-)
-# Words in errors of ranks that lost their peer. TensorFlow's own errors contain Horovod's words.
-# Two entries are messages of horovodrun, which a custom command may start, about failed ranks.
-CONSEQUENCES = (
-    "HorovodInternalError",
-    "Horovod has been shut down",
-    "Horovod detected that one or more processes",
-    "mpirun failed with exit code",
-    # From Gloo, in PyTorch and in JAX; and from PyTorch when rank 0, which has its store, has
-    # ended.
-    "gloo/transport/",
-    "failed to recv, got 0 bytes",
-    # From NCCL, in PyTorch; its watchdog ends the ranks that wait for another rank.
-    "ncclRemoteError",
-    "remote process exited or there was a network error",
-    "Watchdog caught collective operation timeout",
-    # From CUDA, about a peer on NVLink.
-    "Invalid access of peer GPU memory over nvlink",
-)
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE_EXIT_CODE = 2
 
@@ -146,7 +113,7 @@ def _read_reports(lines: Sequence[OutputLine]) -> list[LauncherReport]:
     """Return the reports of failed ranks in the launcher's output."""
     matches = [
         match
-        for pattern in FAILED_RANK_PATTERNS
+        for pattern in failure_signs.FAILED_RANK_PATTERNS
         for line in lines
         if (match := pattern.search(line.text))
     ]
@@ -267,10 +234,14 @@ def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     # If lines have no tags, take the last line of any rank.
     tag = rank if any(line.rank is not None for line in lines) else None
     before = takewhile(lambda line: not REPORT_START.search(line.text), lines)
-    texts = [x.text for x in before if x.rank == tag and not LAUNCHER_LINE.match(x.text)]
+    texts = [x.text for x in before if x.rank == tag and not _is_of_launcher(x.text)]
     if not texts or is_consequence(texts[-1]):
         return ""
     return f', after "{one_line(texts[-1], MAX_LAST_LINE_CHARACTERS)}"'
+
+
+def _is_of_launcher(line: str) -> bool:
+    return any(pattern.match(line) for pattern in failure_signs.LAUNCHER_LINES)
 
 
 def is_consequence(text: str) -> bool:
@@ -278,7 +249,7 @@ def is_consequence(text: str) -> bool:
 
     Horovod raises the same exception for an NCCL error.
     """
-    return not find_gpu_problem(text) and any(words in text for words in CONSEQUENCES)
+    return not find_gpu_problem(text) and any(words in text for words in failure_signs.CONSEQUENCES)
 
 
 def _is_broken(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+from hvd_pods.master.failure_signs import FULL_VOLUME
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause
 from hvd_pods.shared.container_memory import describe_exceeded
@@ -55,14 +56,12 @@ PERMANENT = {
 }
 # The name of the module that a script cannot import.
 LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
-# Messages of the kernel about full volumes, which stay full.
-FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
     """Return the cause for a rank's exception; `text` is the exception's line, with the place."""
     rank_prefix = describe_rank(rank, worker)
-    is_full = any(words in text for words in FULL)
+    is_full = any(words in text for words in FULL_VOLUME)
     # Some exceptions are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
     lacked = LACKED.match(text)
