@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,75 +193,8 @@ class World:
 
     def answers_to(self, effect: Effect) -> list[Event]:
         """Return the possible answers to an effect, the usual answer first."""
-        kind = type(effect)
-        problem = RunError("no luck")
-        attempt: int = getattr(effect, "attempt", 0)
-        if isinstance(effect, WriteRecord):
-            is_other = self.record.get("holder") == OTHER["holder"]
-            if effect.is_holder and is_other and effect.purpose != TAKE:
-                changes = effect.changes + 1
-                return [RecordChanged(effect.purpose, dict(self.record), changes)]
-            failed = RecordFailed(effect.purpose, 503, "away")
-            return [RecordWritten(effect.purpose), failed]
-        if isinstance(effect, Deliver):
-            names = list(effect.pods)
-            return [Delivered(attempt, names), Delivered(attempt, names[1:], problem)]
-        if isinstance(effect, WatchWorkers):
-            names = [worker.name for worker in self.run.workers]
-            return [WorkerAnswers(attempt, name, pod(name)) for name in names]
-        cause = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
-        if attempt % 2:
-            cause = Cause("rank 1 on w-0: ", "ECC error", False, broken_worker="w-0")
-        pods = {
-            worker.name: {
-                "metadata": {"name": worker.name, "uid": f"{worker.name} {worker.revision}"}
-            }
-            for worker in self.run.workers[1:]
-        }
-        several: dict[type[Any], list[Event]] = {
-            ReadRecord: [
-                RecordRead(dict(self.record)),
-                RecordFailed("read", 403, "no"),
-            ],
-            ReadJob: [
-                JobRead(job, getattr(effect, "is_for_orphans", False), record)
-                for job, record in (
-                    (self.job_reading, dict(self.record)),
-                    (REPLACED, dict(self.record)),
-                    (UNREADABLE, None),
-                )
-            ],
-            ReadLease: [LeaseRead(self.job_reading), LeaseRead(UNREADABLE)],
-            Prepare: [
-                Prepared(attempt),
-                Prepared(attempt, ConfigurationError("no mpirun")),
-            ],
-            PrepareNewcomers: [
-                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_state_kept=True),
-                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_state_kept=False),
-                NewcomersReady(attempt, [], is_state_kept=True, problem=problem),
-            ],
-            ListPods: [
-                PodsListed(attempt, pods),
-                PodsListed(attempt, problem="away"),
-            ],
-            FindCause: [
-                CauseFound(attempt, None),
-                CauseFound(attempt, cause),
-            ],
-            AskRanksToEnd: [
-                RanksAskedToEnd(attempt, 4),
-                RanksAskedToEnd(attempt, 0),
-            ],
-            # All ranks of one_group() have finished.
-            CountFinished: [FinishedCounted(attempt, 0), FinishedCounted(attempt, 4)],
-            CheckRanks: [RanksChecked(attempt, False), RanksChecked(attempt, True)],
-            ShowStacks: [StacksShown(attempt)],
-            StopProgress: [ProgressStopped(attempt)],
-            ScaleDown: [WorkersScaled()],
-            ReleaseRecord: [RecordReleased()],
-        }
-        return several.get(kind, [])
+        answer = _ANSWERS.get(type(effect))
+        return answer(self, effect) if answer else []
 
     def _take(self, effect: Effect) -> None:
         if isinstance(effect, StartLauncher):
@@ -279,3 +213,122 @@ class World:
                 self.answers.append((effect, ended))
         else:
             self.answers += [(effect, event) for event in self.answers_to(effect)[:1]]
+
+
+def _answer_write(world: World, effect: WriteRecord) -> list[Event]:
+    is_other = world.record.get("holder") == OTHER["holder"]
+    if effect.is_holder and is_other and effect.purpose != TAKE:
+        return [RecordChanged(effect.purpose, dict(world.record), effect.changes + 1)]
+    return [RecordWritten(effect.purpose), RecordFailed(effect.purpose, 503, "away")]
+
+
+def _answer_read(world: World, effect: ReadRecord) -> list[Event]:
+    return [RecordRead(dict(world.record)), RecordFailed("read", 403, "no")]
+
+
+def _answer_release(world: World, effect: ReleaseRecord) -> list[Event]:
+    return [RecordReleased()]
+
+
+def _answer_job(world: World, effect: ReadJob) -> list[Event]:
+    return [
+        JobRead(world.job_reading, effect.is_for_orphans, dict(world.record)),
+        JobRead(REPLACED, effect.is_for_orphans, dict(world.record)),
+        JobRead(UNREADABLE, effect.is_for_orphans, None),
+    ]
+
+
+def _answer_lease(world: World, effect: ReadLease) -> list[Event]:
+    return [LeaseRead(world.job_reading), LeaseRead(UNREADABLE)]
+
+
+def _answer_watch(world: World, effect: WatchWorkers) -> list[Event]:
+    """Unlike other answers, all of these follow."""
+    names = [worker.name for worker in world.run.workers]
+    return [WorkerAnswers(effect.attempt, name, pod(name)) for name in names]
+
+
+def _answer_deliver(world: World, effect: Deliver) -> list[Event]:
+    names = list(effect.pods)
+    return [
+        Delivered(effect.attempt, names),
+        Delivered(effect.attempt, names[1:], RunError("no luck")),
+    ]
+
+
+def _answer_prepare(world: World, effect: Prepare) -> list[Event]:
+    return [
+        Prepared(effect.attempt),
+        Prepared(effect.attempt, ConfigurationError("no mpirun")),
+    ]
+
+
+def _answer_newcomers(world: World, effect: PrepareNewcomers) -> list[Event]:
+    names = list(effect.pods)
+    problem = RunError("no luck")
+    return [
+        NewcomersReady(effect.attempt, names, is_state_kept=True),
+        NewcomersReady(effect.attempt, names, is_state_kept=False),
+        NewcomersReady(effect.attempt, [], is_state_kept=True, problem=problem),
+    ]
+
+
+def _answer_pods(world: World, effect: ListPods) -> list[Event]:
+    pods = {
+        worker.name: {"metadata": {"name": worker.name, "uid": f"{worker.name} {worker.revision}"}}
+        for worker in world.run.workers[1:]
+    }
+    return [PodsListed(effect.attempt, pods), PodsListed(effect.attempt, problem="away")]
+
+
+def _answer_cause(world: World, effect: FindCause) -> list[Event]:
+    cause = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
+    if effect.attempt % 2:
+        cause = Cause("rank 1 on w-0: ", "ECC error", False, broken_worker="w-0")
+    return [CauseFound(effect.attempt, None), CauseFound(effect.attempt, cause)]
+
+
+def _answer_end_of_ranks(world: World, effect: AskRanksToEnd) -> list[Event]:
+    return [RanksAskedToEnd(effect.attempt, 4), RanksAskedToEnd(effect.attempt, 0)]
+
+
+def _answer_finished(world: World, effect: CountFinished) -> list[Event]:
+    # All ranks of one_group() have finished.
+    return [FinishedCounted(effect.attempt, 0), FinishedCounted(effect.attempt, 4)]
+
+
+def _answer_ranks(world: World, effect: CheckRanks) -> list[Event]:
+    return [RanksChecked(effect.attempt, False), RanksChecked(effect.attempt, True)]
+
+
+def _answer_stacks(world: World, effect: ShowStacks) -> list[Event]:
+    return [StacksShown(effect.attempt)]
+
+
+def _answer_progress(world: World, effect: StopProgress) -> list[Event]:
+    return [ProgressStopped(effect.attempt)]
+
+
+def _answer_scale(world: World, effect: ScaleDown) -> list[Event]:
+    return [WorkersScaled()]
+
+
+_ANSWERS: dict[type[Any], Callable[[World, Any], list[Event]]] = {
+    WriteRecord: _answer_write,
+    ReadRecord: _answer_read,
+    ReleaseRecord: _answer_release,
+    ReadJob: _answer_job,
+    ReadLease: _answer_lease,
+    WatchWorkers: _answer_watch,
+    Deliver: _answer_deliver,
+    Prepare: _answer_prepare,
+    PrepareNewcomers: _answer_newcomers,
+    ListPods: _answer_pods,
+    FindCause: _answer_cause,
+    AskRanksToEnd: _answer_end_of_ranks,
+    CountFinished: _answer_finished,
+    CheckRanks: _answer_ranks,
+    ShowStacks: _answer_stacks,
+    StopProgress: _answer_progress,
+    ScaleDown: _answer_scale,
+}
