@@ -21,6 +21,8 @@ from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_
 
 pytestmark = pytest.mark.slow
 
+# The fence number of the first master; later ones have higher numbers.
+NUMBER = 100
 # Stays as a process that calls itself what its first argument says, and runs what follows it.
 RENAMED = """
 import os, sys, time
@@ -31,44 +33,34 @@ time.sleep(600)
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def fenced() -> Iterator[AgentPod]:
-    """A worker whose fence numbers only grow while these tests run."""
+    """A worker of which no master has asked anything yet."""
     with start_agent() as started:
         yield started
 
 
-@pytest.fixture
-def number(fenced: AgentPod) -> int:
-    """A fence number that is higher than all before."""
-    _NUMBERS.append(max(_NUMBERS) + 10)
-    return _NUMBERS[-1]
-
-
-_NUMBERS = [100]
-
-
 @pytest.mark.promise("newer master ends the programs of the older one which is then refused")
 def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
-    fenced: AgentPod, number: int
+    fenced: AgentPod,
 ) -> None:
-    with fenced.shell("echo $HVD_FENCE; sleep 60", number) as old:
-        old.read_until(f"{number}\n".encode())
-        assert fenced.run("echo $HVD_FENCE", number + 1).output == f"{number + 1}\n".encode()
+    with fenced.shell("echo $HVD_FENCE; sleep 60", NUMBER) as old:
+        old.read_until(f"{NUMBER}\n".encode())
+        assert fenced.run("echo $HVD_FENCE", NUMBER + 1).output == f"{NUMBER + 1}\n".encode()
         assert old.wait() == 128 + signal.SIGKILL, "its rank continues"
-    said = rf"^refused: .*\b{number}\b.*\b{number + 1}\b"
+    said = rf"^refused: .*\b{NUMBER}\b.*\b{NUMBER + 1}\b"
     with pytest.raises(AgentConnectionError, match=said):
-        fenced.run("echo trained", number)
-    assert fenced.run("true", number + 1).exit_code == 0
+        fenced.run("echo trained", NUMBER)
+    assert fenced.run("true", NUMBER + 1).exit_code == 0
 
 
 def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
-    fenced: AgentPod, number: int
+    fenced: AgentPod,
 ) -> None:
     """As a script's `ssh` in a master whose variables were removed."""
-    with fenced.shell("echo up; cat", number) as running:
+    with fenced.shell("echo up; cat", NUMBER) as running:
         running.read_until(b"up\n")
-        assert fenced.run("echo $HVD_FENCE").output == f"{number}\n".encode()
+        assert fenced.run("echo $HVD_FENCE").output == f"{NUMBER}\n".encode()
         running.give(b"")
         assert running.wait() == 0
 
@@ -87,35 +79,35 @@ def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
 )
 @pytest.mark.promise("what earlier attempts have left is ended before a later one starts a program")
 def test_whatever_earlier_attempts_have_left_is_ended_before_a_program_of_a_later_one_starts(
-    fenced: AgentPod, number: int, how: str
+    fenced: AgentPod, how: str
 ) -> None:
     """Also what runs on, as the agent connection of it does."""
-    mark = f"sleep 64{os.getpid()}{number}"
+    mark = f"sleep 64{os.getpid()}{NUMBER}"
     line = how.format(program=f"env {mark} </dev/null >/dev/null 2>&1")
-    with fenced.ask(["bash", "-c", f"{line}\necho up; cat"], number) as program:
+    with fenced.ask(["bash", "-c", f"{line}\necho up; cat"], NUMBER) as program:
         program.read_until(b"up\n")
         wait_until(lambda: mark.encode() in all_commands(), 20, "it is there")
         find = "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$p 2>/dev/null; echo; done"
-        following = fenced.run(find, number + 1).output
+        following = fenced.run(find, NUMBER + 1).output
     assert b"/hvd_pods/worker/agent.py" in following, "processes are shown"
     assert mark.encode() not in following
 
 
-def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, number: int) -> None:
-    ready = fenced.pod.generated / f"ready-{number}"
-    script = fenced.pod.generated / f"renamed-{number}.py"
+def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod) -> None:
+    ready = fenced.pod.generated / f"ready-{NUMBER}"
+    script = fenced.pod.generated / f"renamed-{NUMBER}.py"
     script.write_text(RENAMED)
     words = f"python3 -I {script} hvd-guard {ready}"
-    with fenced.shell(f"setsid -f {words} >/dev/null 2>&1; echo up; cat", number) as program:
+    with fenced.shell(f"setsid -f {words} >/dev/null 2>&1; echo up; cat", NUMBER) as program:
         program.read_until(b"up\n")
         wait_until(ready.exists, 20, "it is there")
-        assert fenced.run("true", number + 1).exit_code == 0
+        assert fenced.run("true", NUMBER + 1).exit_code == 0
     assert str(ready).encode() not in all_commands()
 
 
 @pytest.mark.promise("files that a program writes change no fence number and no environment")
 def test_files_that_a_program_writes_change_no_fence_number_and_no_environment(
-    fenced: AgentPod, number: int
+    fenced: AgentPod,
 ) -> None:
     """Also not files beside those that the worker itself generated."""
     folder = fenced.pod.generated
@@ -131,19 +123,19 @@ def test_files_that_a_program_writes_change_no_fence_number_and_no_environment(
         }.items()
     )
     exports = "export PYTHONPATH=/tmp/evil PATH=/tmp/evil:$PATH HVD_REVISION=x"
-    before = fenced.run("env | sort", number).output
-    assert fenced.run(f"{lines} {exports}", number).exit_code == 0
-    after = fenced.run("env | sort", number).output
+    before = fenced.run("env | sort", NUMBER).output
+    assert fenced.run(f"{lines} {exports}", NUMBER).exit_code == 0
+    after = fenced.run("env | sort", NUMBER).output
     assert after == before
-    assert fenced.run("echo next", number + 1).output == b"next\n"
+    assert fenced.run("echo next", NUMBER + 1).output == b"next\n"
 
 
-def test_lock_on_a_file_of_the_worker_hangs_no_later_attempt(fenced: AgentPod, number: int) -> None:
+def test_lock_on_a_file_of_the_worker_hangs_no_later_attempt(fenced: AgentPod) -> None:
     held = f"for f in {fenced.pod.generated}/* {fenced.pod.root}/metrics; do echo; done"
     line = f"flock -x {fenced.pod.generated} -c '{held}; echo up; sleep 600'"
-    with fenced.shell(line, number) as program:
+    with fenced.shell(line, NUMBER) as program:
         program.read_until(b"up\n")
-        assert fenced.run("echo next", number + 1).output == b"next\n"
+        assert fenced.run("echo next", NUMBER + 1).output == b"next\n"
 
 
 def count_input(worker: AgentPod, number: int) -> bytes:
@@ -155,12 +147,12 @@ def count_input(worker: AgentPod, number: int) -> bytes:
 
 
 def test_input_that_comes_while_an_earlier_attempt_is_ended_reaches_the_program(
-    fenced: AgentPod, number: int
+    fenced: AgentPod,
 ) -> None:
     """As the user's code does, which the first connection of an attempt brings."""
-    with fenced.shell("echo up; cat", number) as old:
+    with fenced.shell("echo up; cat", NUMBER) as old:
         old.read_until(b"up\n")
-        counted = [count_input(fenced, number + later) for later in range(1, 6)]
+        counted = [count_input(fenced, NUMBER + later) for later in range(1, 6)]
     assert counted == [b"200000\n"] * 5
 
 
@@ -172,11 +164,11 @@ def end_of(program: Program) -> str:
         return str(problem)
 
 
-def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number: int) -> None:
+def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod) -> None:
     with (
-        fenced.shell("echo up; cat", number) as old,
-        fenced.shell("sleep 60", number + 1) as first,
-        fenced.shell("echo second", number + 2) as second,
+        fenced.shell("echo up; cat", NUMBER) as old,
+        fenced.shell("sleep 60", NUMBER + 1) as first,
+        fenced.shell("echo second", NUMBER + 2) as second,
     ):
         old.read_until(b"up\n")
         # It asks, and the agent may still end what the old one has left.
