@@ -25,8 +25,6 @@ _NAMING = re.compile(
     r"automountServiceAccountToken|masterSecret|workerSecret|topologyKey)$",
     re.IGNORECASE,
 )
-# The keys of a reference to a key of a Secret.
-_REFERENCE = {"name", "key", "optional"}
 # Beside these keys, `key` is that of a label, a taint or a file.
 _BESIDE_KEY = {"operator", "effect", "path"}
 # Secrets that are recognized by their form, anywhere in a text.
@@ -79,7 +77,11 @@ class Masker:
             # The value of an option is the next word.
             before = ["", *map(str, document)]
             options = [word if word.startswith("--") and "=" not in word else "" for word in before]
-            return [self.document(item, options[at] or name) for at, item in enumerate(document)]
+            inherited = name if is_secret_name(name) else ""
+            return [
+                self.document(item, inherited or options[at] or name)
+                for at, item in enumerate(document)
+            ]
         if is_secret_name(name) and document not in (None, "", True, False):
             self._note(document)
             return MASK
@@ -102,22 +104,17 @@ class Masker:
         return self.text("\n".join(lines)).split("\n")
 
     def _map(self, document: dict[str, Any], name: str) -> dict[str, Any]:
-        if set(document) <= _REFERENCE:
+        if _is_reference(document):
             return document
+        secret_keys = _secret_keys(document)
         masked = {}
-        # An entry of a list of variables, and a Secret among the objects of a release.
-        is_entry = isinstance(document.get("name"), str) and "value" in document
-        is_secret = document.get("kind") == "Secret"
-        shown = ["key"] if _BESIDE_KEY & document.keys() else []
         for key, value in document.items():
-            hidden = is_entry and key == "value" and is_secret_name(str(document["name"]))
-            if hidden or (is_secret and key in ("data", "stringData")):
+            if key in secret_keys:
                 self._note(value)
                 masked[key] = MASK
-            elif key in shown or (_NAMING.search(str(key)) and not isinstance(value, dict | list)):
+            elif _is_shown(str(key), document):
                 masked[key] = value
-            elif _NAMING.search(str(key)) or (isinstance(value, dict) and "secretName" in value):
-                # The value refers to a secret.
+            elif _names_secret(str(key), value):
                 masked[key] = self.document(value)
             else:
                 # All values of a map with a secret's name are secrets.
@@ -136,9 +133,36 @@ class Masker:
             }
 
 
+def _is_reference(document: dict[str, Any]) -> bool:
+    """Return whether a map names a key of a Secret."""
+    return {"name", "key"} <= document.keys() <= {"name", "key", "optional"}
+
+
+def _secret_keys(document: dict[str, Any]) -> set[str]:
+    """Return the keys of a Secret of a release, or of an entry of a list of variables."""
+    if document.get("kind") == "Secret":
+        return {"data", "stringData"}
+    name = document.get("name")
+    is_entry = isinstance(name, str) and is_secret_name(name)
+    return {"value"} if is_entry else set()
+
+
+def _is_shown(key: str, document: dict[str, Any]) -> bool:
+    """Return whether the value of a key is no secret, whatever is around the map."""
+    if key == "key" and _BESIDE_KEY & document.keys():
+        return True
+    return bool(_NAMING.search(key)) and not isinstance(document[key], dict | list)
+
+
+def _names_secret(key: str, value: Any) -> bool:
+    """Return whether a map or list names a Secret instead of containing one."""
+    return bool(_NAMING.search(key)) or (isinstance(value, dict) and "secretName" in value)
+
+
 def _mask_stated(stated: re.Match[str]) -> str:
-    """Mask the value after a secret's name; a number, such as tokens per step, is no secret."""
-    return stated[0] if _NUMBER.fullmatch(stated[2]) else f"{stated[1]}{MASK}"
+    """Mask the value after a secret's name; a number of tokens is no secret."""
+    is_count = "token" in stated[1].lower() and _NUMBER.fullmatch(stated[2])
+    return stated[0] if is_count else f"{stated[1]}{MASK}"
 
 
 def is_secret_name(name: str) -> bool:

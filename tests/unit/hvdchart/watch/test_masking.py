@@ -1,0 +1,115 @@
+"""What is masked in texts and documents that leave for other people."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvdchart.watch.masking import MASK, Masker, is_secret_name
+
+pytestmark = pytest.mark.timeout(120)
+MARKER = "hunter2hunter2"
+SECRET_NAMES = ["password", "apiKey", "HF_TOKEN", "credentials", "secret", "cookies"]
+# Words that name a Secret, such as `secretName`, are not among these keys, nor is `path`.
+KEYS = st.one_of(
+    st.sampled_from(["key", "value", "data", "kind", "--option", "items", *SECRET_NAMES]),
+    st.text(string.ascii_lowercase[:8] + "_-.", max_size=8),
+)
+# A value somewhere within maps and lists, beside others.
+NESTED = st.recursive(
+    st.just(MARKER),
+    lambda inner: st.one_of(
+        st.lists(st.one_of(inner, st.sampled_from(["--option", "word"])), max_size=4),
+        st.dictionaries(KEYS, inner, max_size=4),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(SECRET_NAMES), NESTED)
+def test_any_value_below_a_secrets_name_is_masked(name: str, nested: Any) -> None:
+    assert MARKER not in str(Masker().document({"values": [{name: nested}]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("WANDB_API_KEY", True),
+        ("HF_TOKEN", True),
+        ("dbPassword", True),
+        ("aws_secret_access_key", True),
+        ("GITHUB_PAT", True),
+        ("auth", True),
+        ("KEYBOARD", False),
+        ("PATH", False),
+        ("monkey", False),
+        ("AUTHOR", False),
+        ("MASTER_PORT", False),
+    ],
+)
+def test_secrets_are_known_by_their_names(name: str, is_secret: bool) -> None:
+    assert is_secret_name(name) is is_secret
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("password=abc123 next", f"password={MASK} next"),
+        ("'api_key': 'abcdef'", f"'api_key': '{MASK}'"),
+        ("postgres://me:pw@db/x", f"postgres://{MASK}@db/x"),
+        ("tokens: 4096, 12.5 tokens/s", "tokens: 4096, 12.5 tokens/s"),
+        ("--my-token=abcdef --tokens=4096", f"--my-token={MASK} --tokens=4096"),
+        ("--token abcdef --epochs 3", f"--token {MASK} --epochs 3"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.abc-_x", MASK),
+        ("the key step of 3", "the key step of 3"),
+        ("login with password=83749201 ok", f"login with password={MASK} ok"),
+        ("--password 83749201", f"--password {MASK}"),
+        ("Authorization: Token abcdef", f"Authorization: Token {MASK}"),
+        ("authorization=ApiKey abcdef", f"authorization=ApiKey {MASK}"),
+        ("password='two words, one' next", f"password='{MASK}' next"),
+        ('os.environ["HF_TOKEN"] = "abcdef"', f'os.environ["HF_TOKEN"] = "{MASK}"'),
+        ("passphrase: abcdef, pass=abcdef", f"passphrase: {MASK}, pass={MASK}"),
+        ("AccountKey=abcdef;Suffix=x", f"AccountKey={MASK};Suffix=x"),
+        ("https://a/b?sv=1&sig=abcdef", f"https://a/b?sv=1&sig={MASK}"),
+        ("https://a/b?X-Amz-Signature=abcdef", f"https://a/b?X-Amz-Signature={MASK}"),
+        ("Set-Cookie: sid=abcdef; path=/", f"Set-Cookie: {MASK}; path=/"),
+        ("--auth abcdef --author ann", f"--auth {MASK} --author ann"),
+        ("dckr_pat_abcdefghijkl", MASK),
+        ("npm_config_registry_of_team", "npm_config_registry_of_team"),
+        ("signature: f(x), compass=3, passed: 12", "signature: f(x), compass=3, passed: 12"),
+    ],
+)
+def test_secrets_are_known_by_their_form(text: str, expected: str) -> None:
+    assert Masker().text(text) == expected
+
+
+def test_all_values_of_a_map_with_a_secrets_name_are_secrets() -> None:
+    document = {"credentials": {"db": {"user": "abcdef"}}, "tokens": [{"name": "a", "value": "b"}]}
+    masked = {"credentials": {"db": {"user": MASK}}, "tokens": [{"name": "a", "value": MASK}]}
+    assert Masker().document(document) == masked
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]},
+        {"tolerations": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
+        {"topologyKey": "kubernetes.io/hostname"},
+        {"secretKeyRef": {"name": "mine", "key": "a"}},
+        {"secretKeyRef": {"name": "mine", "key": "a", "optional": True}},
+        {"secret": {"secretName": "mine", "items": [{"key": "a", "path": "b"}]}},
+    ],
+)
+def test_keys_of_labels_taints_files_and_secrets_are_no_secrets(document: dict[str, Any]) -> None:
+    masker = Masker()
+    assert masker.document(document) == document
+    assert masker.text("Insufficient nvidia.com/gpu") == "Insufficient nvidia.com/gpu"
+
+
+@pytest.mark.parametrize("part", ["x", "a.", "token", "--key", "x-secret-", "&x-sig", "pass'"])
+def test_a_long_line_is_masked_within_the_time_of_a_test(part: str) -> None:
+    assert Masker().text(part * 100_000).startswith(part)
