@@ -1,8 +1,9 @@
 """ResNet-50 with `keep`: the cost of a commit, and the restored state after a kill.
 
-`keeping cost` measures `keep.State.commit()` in each step and in each tenth. `keeping restored`
-kills a training after a commit and continues from the state of `keep`. The result must equal a
-training without a kill, bit for bit. `keeping train NAME UNTIL` is one of its trainings.
+`keep_checks cost` measures `keep.State.commit()` in each step and in each tenth.
+`keep_checks restored` kills a training after a commit and continues from the state of `keep`. The
+result must equal a training without a kill, bit for bit. `keep_checks train NAME UNTIL` is one of
+its trainings.
 """
 
 from __future__ import annotations

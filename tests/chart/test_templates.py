@@ -24,6 +24,8 @@ STRING = re.compile(r'"(?:\\.|[^"\\])*"|`[^`]*`')
 READ = re.compile(r"\bfacts\.(\w+)(?:\.(\w+))?")
 DEFINED = re.compile(r'\bdefine "([^"]+)"')
 INCLUDED = re.compile(r'\binclude "([^"]+)"')
+# A definition that a comment names.
+MENTIONED = re.compile(r"\bhorovod\.[a-z]\w*")
 
 
 def read_templates(pattern: str = "*.*") -> dict[Path, str]:
@@ -106,6 +108,18 @@ def test_each_definition_is_included() -> None:
     names: list[str] = load_source()["properties"]["gang"]["enum"]
     schedulers = {f"horovod.gangOf{name}" for name in names if name}
     assert set(defined) == {*INCLUDED.findall(text), *schedulers}
+
+
+def test_comments_name_definitions_that_there_are() -> None:
+    defined = set(DEFINED.findall("\n".join(read_templates().values())))
+    unknown = {
+        file.name: {
+            name for comment in COMMENT.findall(text) for name in MENTIONED.findall(comment)
+        }
+        - defined
+        for file, text in read_templates().items()
+    }
+    assert {name: names for name, names in unknown.items() if names} == {}
 
 
 def test_one_list_has_all_checks_file_by_file() -> None:

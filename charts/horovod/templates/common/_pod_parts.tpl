@@ -18,8 +18,8 @@ securityContext:
 {{- end }}
 
 {{/*
-Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that
-the chart sets itself. Call with a group or with .facts.values.master.
+Fields of the pod spec that the values of a group or of the master add. horovod.checkPodFields refuses
+fields that the chart sets itself. Call with a group or with .facts.values.master.
 */}}
 {{- define "horovod.addedPodFields" -}}
 {{- if not (kindIs "invalid" .terminationGracePeriodSeconds) }}

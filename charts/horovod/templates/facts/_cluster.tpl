@@ -181,7 +181,7 @@ Reads how the run ended: from its Job, or from the record after the Job has been
 
 {{/*
 "true" where a run that has ended leaves no workers, else empty. The master scales them to zero at the end by
-the same rule (scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it
+the same rule (clean_up of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it
 must not scale them up, and `cleanup` may be another one than at the end, such as Always after a failed run
 has been looked at.
 Call with (dict "outcome" "Failed" "cleanup" "Always").
