@@ -18,6 +18,7 @@ alone has the chart's variables beside those of the values.
 {{- include "horovod.checkRunSize" . -}}
 {{- include "horovod.checkMinimum" . -}}
 {{- include "horovod.checkNamedWorkers" . -}}
+{{- include "horovod.checkGpuMakers" . -}}
 {{- include "horovod.checkSlots" . -}}
 {{- include "horovod.checkDevicePlugin" . -}}
 {{- include "horovod.checkImages" . -}}

@@ -41,6 +41,17 @@
 {{- end -}}
 {{- end }}
 
+{{- define "horovod.checkGpuMakers" -}}
+{{- range .facts.groups -}}
+  {{- if gt (len .gpuMakers) 1 -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: resources.limits has GPUs of %s" .name (join " and " .gpuMakers))
+      "why" "the libraries of a worker's image use GPUs of one maker"
+      "do" "make workerGroups, one for each, with an image of its own") -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "horovod.checkSlots" -}}
 {{- range .facts.groups -}}
   {{- if and .gpus (ne .gpus (int .slots)) -}}

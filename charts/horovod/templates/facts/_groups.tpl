@@ -122,6 +122,7 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 {{/*
   groups[].gpus   the GPUs of a worker
   groups[].gpuResource  their resource; of several, the last one; empty without GPUs
+  groups[].gpuMakers  the domains of their resources, such as nvidia.com
   groups[].hasDevices  whether a worker has devices of any kind, or may have
 */}}
 {{- define "horovod.prepareDevices" -}}
@@ -129,6 +130,7 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 {{- range $group := .facts.groups -}}
   {{- $gpus := 0 -}}
   {{- $gpuResource := "" -}}
+  {{- $makers := list -}}
   {{- $hasDevices := or .podSpec.resourceClaims .podSpec.runtimeClassName -}}
   {{- range $resource, $count := (.resources).limits -}}
     {{- /* A limit of 0 is no device. */ -}}
@@ -137,11 +139,13 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
       {{- if regexMatch $pattern $resource -}}
         {{- $gpus = add $gpus (int $count) -}}
         {{- $gpuResource = $resource -}}
+        {{- $makers = append $makers (dir $resource) | uniq -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
   {{- $_ := set $group "gpus" (int $gpus) -}}
   {{- $_ := set $group "gpuResource" $gpuResource -}}
+  {{- $_ := set $group "gpuMakers" $makers -}}
   {{- $_ := set $group "hasDevices" (not (empty $hasDevices)) -}}
 {{- end -}}
 {{- end }}
