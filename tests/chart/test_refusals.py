@@ -27,6 +27,16 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
     (
         {
             "worker": {
+                "slots": 2,
+                "resources": {"limits": {"nvidia.com/gpu": 1, "amd.com/gpu": 1}},
+            }
+        },
+        ['group "worker": resources.limits', "amd.com", "nvidia.com"],
+        {"worker": None, "workerGroups": [{"name": "a"}, {"name": "b"}]},
+    ),
+    (
+        {
+            "worker": {
                 "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}],
                 "resources": {"limits": {"nvidia.com/gpu": 1}},
             }
@@ -406,6 +416,11 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         {"tensorboard": {"enabled": True, "logDir": "/data"}},
         ["tensorboard.logDir", "volumeMounts"],
         {"volumeMounts": AT_DATA},
+    ),
+    (
+        {"metrics": {"allowFrom": [{"podSelector": {}}]}},
+        ["metrics.allowFrom", "metrics.enabled"],
+        {"metrics": {"enabled": True}},
     ),
     (
         {"metrics": {"podMonitor": True}},

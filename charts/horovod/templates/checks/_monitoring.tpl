@@ -42,7 +42,7 @@
 
 {{- define "horovod.checkMetrics" -}}
 {{- $metrics := .facts.values.metrics -}}
-{{- range $key := list "podMonitor" "rules" "dashboard" -}}
+{{- range $key := list "podMonitor" "rules" "dashboard" "allowFrom" -}}
   {{- if and (get $metrics $key) (not $metrics.enabled) -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "metrics.%s is set but metrics.enabled is false" $key)
