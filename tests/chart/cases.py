@@ -97,6 +97,22 @@ ADDITIONS: Values = {
         "container": {"lifecycle": {"preStop": PROBE}},
     },
 }
+# A volume at /tmp, whose path may be written in several ways, and one that a group replaces.
+OWN_TMP: Values = {
+    "tensorboard": {"enabled": True, "logDir": "/tmp/logs"},
+    "staging": {"command": ["true"], "path": "/data//set"},
+    "volumes": [
+        {"name": "scratch", "hostPath": {"path": "/mnt/scratch"}},
+        {"name": "data", "hostPath": {"path": "/mnt/data"}},
+    ],
+    "volumeMounts": [
+        {"name": "scratch", "mountPath": "/tmp"},
+        {"name": "data", "mountPath": "/data", "readOnly": True},
+    ],
+    "workerGroups": [
+        {"name": "a", "volumeMounts": [{"name": "data", "mountPath": "data/", "subPath": "a"}]}
+    ],
+}
 # What the API server accepts, and each released version of its schemas.
 CASES: dict[str, Values] = {
     "groups": GROUPS,
@@ -130,6 +146,8 @@ CASES: dict[str, Values] = {
         "serviceMesh": "Hold",
     },
     "staging": {**DATA, "staging": STAGING},
+    "own tmp": OWN_TMP,
+    "data in own tmp": {**OWN_TMP, "staging": {"command": ["true"], "path": "//tmp/set"}},
     "additions to pods": ADDITIONS,
     "named account": {"serviceAccount": {"create": False, "name": "masters"}},
     "overridden variables": {

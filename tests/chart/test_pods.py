@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
+
 import pytest
 
-from tests.chart.cases import ADDITIONS, CONTAINER, EVERY_POD, NATIVE
+from tests.chart.cases import ADDITIONS, CASES, CONTAINER, EVERY_POD, NATIVE, OWN_TMP
 from tests.chart.render import (
     Manifest,
     Values,
@@ -249,3 +251,50 @@ def test_last_entry_of_a_name_has_the_place_of_the_first(
     env = [variable(name, value) for name, _, value in pairs]
     environment = variables(render({"worker": {"env": env}}))
     assert [f"{name}={value}" for name, value in environment.items()][-len(expected) :] == expected
+
+
+def mounts_of(container: Manifest) -> list[tuple[str, str]]:
+    """The paths at which a container has volumes, as the kubelet reads them, and the volumes."""
+    mounts = container.get("volumeMounts") or []
+    return [
+        (posixpath.normpath("/" + mount["mountPath"].lstrip("/")), mount["name"])
+        for mount in mounts
+    ]
+
+
+def at_tmp(path: str) -> Values:
+    """The user's volume at /tmp, by a path that means it."""
+    (scratch, data) = OWN_TMP["volumeMounts"]
+    return {**OWN_TMP, "volumeMounts": [{**scratch, "mountPath": path}, data]}
+
+
+TMP_PATHS = ["/tmp/", "//tmp", "tmp", "/tmp/."]
+
+
+@pytest.mark.parametrize(
+    "values", [*CASES.values(), *map(at_tmp, TMP_PATHS)], ids=[*CASES, *TMP_PATHS]
+)
+def test_no_container_has_two_volumes_at_one_path(values: Values) -> None:
+    for container in containers_of(render(values)):
+        paths = [path for path, _ in mounts_of(container)]
+        assert len(set(paths)) == len(paths), container["name"]
+
+
+@pytest.mark.parametrize("path", ["/tmp", *TMP_PATHS])
+def test_volume_at_tmp_is_that_of_the_ranks(path: str) -> None:
+    """Staging has a /tmp of its own, and TensorBoard the volume in which its logs are."""
+    volumes = {
+        container["name"]: volume
+        for container in containers_of(render(at_tmp(path)))
+        for place, volume in mounts_of(container)
+        if place == "/tmp"
+    }
+    own = "scratch"
+    assert volumes == {"master": own, "worker": own, "staging": "tmp", "tensorboard": own}
+
+
+def test_group_replaces_a_volume_of_the_release_everywhere() -> None:
+    spec = pod_spec(one(render(OWN_TMP), "StatefulSet"))
+    for container in (*spec["initContainers"], *spec["containers"]):
+        paths = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert paths["/data"] == {"name": "data", "mountPath": "/data", "subPath": "a"}

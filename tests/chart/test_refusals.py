@@ -296,6 +296,14 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         ["podLabels", "hvdchart/revision"],
         {"podLabels": {"hvdchart/revision": None}},
     ),
+    *(
+        (
+            {"volumeMounts": [{"name": "x", "mountPath": path}]},
+            ["volumeMounts", path],
+            {"volumeMounts": AT_DATA},
+        )
+        for path in ("horovod/keys", "../horovod/keys", "./horovod/", "//horovod/keys")
+    ),
     (
         {"volumes": [{"name": "programs", "emptyDir": {}}]},
         ["volumes", '"programs"'],

@@ -23,7 +23,7 @@
       "what" (printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name)
       "why" "staged data must be on a volume") -}}
   {{- end -}}
-  {{- if eq $path (trimSuffix "/" .stagingMount.mountPath) -}}
+  {{- if eq $path .stagingMount.mountPath -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name)
       "why" "a mount cannot be replaced atomically"

@@ -47,7 +47,8 @@ has the same of fields of pods.
 {{- end -}}
 {{- range $key, $entries := $mounts -}}
   {{- range $entries -}}
-    {{- if regexMatch (printf "^(%s)$" $.facts.shared.reserved.mountPaths) (clean .mountPath) -}}
+    {{- $path := include "horovod.cleanPath" .mountPath -}}
+    {{- if regexMatch (printf "^(%s)$" $.facts.shared.reserved.mountPaths) $path -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s has the mountPath %s" $key .mountPath)
         "why" "the chart's own files are there"

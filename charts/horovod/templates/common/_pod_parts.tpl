@@ -146,7 +146,7 @@ The volume mount that contains a path, as JSON; {} when none does.
 Call with (dict "mounts" $list "path" $path).
 */}}
 {{- define "horovod.mountOf" -}}
-{{- $path := .path -}}
+{{- $path := include "horovod.cleanPath" .path -}}
 {{- $found := dict -}}
 {{- range .mounts -}}
   {{- $point := trimSuffix "/" .mountPath -}}
@@ -156,6 +156,19 @@ Call with (dict "mounts" $list "path" $path).
   {{- end -}}
 {{- end -}}
 {{- toJson $found -}}
+{{- end }}
+
+{{/*
+The mounts of a container that has a /tmp of its own, as YAML. A /tmp of the user's is that of the ranks,
+unless the container works there.
+Call with (dict "mounts" $list "at" $mount "tmp" $mount): it works `at` one of the mounts, and mounts it so.
+*/}}
+{{- define "horovod.mountsBesideTmp" -}}
+{{- $mounts := list .tmp -}}
+{{- range .mounts -}}
+  {{- if ne .mountPath "/tmp" -}}{{- $mounts = append $mounts . -}}{{- end -}}
+{{- end -}}
+{{- include "horovod.uniqueItems" (dict "items" (append $mounts .at) "key" "mountPath") -}}
 {{- end }}
 
 {{/*

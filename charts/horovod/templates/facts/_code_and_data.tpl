@@ -105,23 +105,50 @@ Call with (dict "files" $map "prefix" "").
 {{- end }}
 
 {{/*
-The entries of volumeMounts that contain these directories; {} where none does.
+The user's mounts. The last one of a path wins, so that a group's replaces the release's. The values keep what
+the user wrote, of which the hashes are made.
+  mounts          the entries of volumeMounts with clean paths
+  groups[].mounts  the same of the group
+*/}}
+{{- define "horovod.prepareCleanMounts" -}}
+{{- $_ := set .facts "mounts" (include "horovod.cleanMounts" .facts.values.volumeMounts | fromYamlArray) -}}
+{{- range $group := .facts.groups -}}
+  {{- $_ := set $group "mounts" (include "horovod.cleanMounts" .volumeMounts | fromYamlArray) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Mounts with clean paths, each path once, as YAML. Call with a list of mounts. */}}
+{{- define "horovod.cleanMounts" -}}
+{{- $mounts := list -}}
+{{- range . -}}
+  {{- $path := include "horovod.cleanPath" .mountPath -}}
+  {{- $mounts = append $mounts (merge (dict "mountPath" $path) .) -}}
+{{- end -}}
+{{- include "horovod.uniqueItems" (dict "items" $mounts "key" "mountPath") -}}
+{{- end }}
+
+{{/* A path as the kubelet reads it: absolute, and without needless slashes and dots. Empty for no path. */}}
+{{- define "horovod.cleanPath" -}}
+{{- with . -}}{{- printf "/%s" . | clean -}}{{- end -}}
+{{- end }}
+
+{{/*
+The mounts that contain these directories; {} where none does.
   stagingPath     the directory that staging.command fills
-  groups[].stagingMount  the group's entry that contains it
-  groups[].outputMount  the group's entry that contains outputPath
-  logMount        the release's entry that contains logDir
+  groups[].stagingMount  the group's mount that contains it
+  groups[].outputMount  the group's mount that contains outputPath
+  logMount        the release's mount that contains logDir
 */}}
 {{- define "horovod.prepareMounts" -}}
 {{- $facts := .facts -}}
-{{- $mounts := $facts.values.volumeMounts -}}
-{{- $_ := set $facts "stagingPath" (trimSuffix "/" $facts.values.staging.path) -}}
+{{- $_ := set $facts "stagingPath" (include "horovod.cleanPath" $facts.values.staging.path) -}}
 {{- range $group := $facts.groups -}}
-  {{- $staged := dict "mounts" .volumeMounts "path" $facts.stagingPath -}}
-  {{- $written := dict "mounts" .volumeMounts "path" $facts.outputPath -}}
+  {{- $staged := dict "mounts" .mounts "path" $facts.stagingPath -}}
+  {{- $written := dict "mounts" .mounts "path" $facts.outputPath -}}
   {{- $_ := set $group "stagingMount" (include "horovod.mountOf" $staged | fromJson) -}}
   {{- $_ := set $group "outputMount" (include "horovod.mountOf" $written | fromJson) -}}
 {{- end -}}
-{{- $logged := dict "mounts" $mounts "path" $facts.logDir -}}
+{{- $logged := dict "mounts" $facts.mounts "path" $facts.logDir -}}
 {{- $_ := set $facts "logMount" (include "horovod.mountOf" $logged | fromJson) -}}
 {{- end }}
 

@@ -37,6 +37,7 @@ labels, the template that prints them combines them.
   {{- include "horovod.prepareCode" . -}}
   {{- include "horovod.prepareCodeData" . -}}
   {{- include "horovod.prepareScript" . -}}
+  {{- include "horovod.prepareCleanMounts" . -}}
   {{- include "horovod.prepareMounts" . -}}
   {{- include "horovod.checks" . -}}
   {{- /* The values are free of contradictions here. Find what the cluster has of the run. */ -}}

@@ -66,7 +66,7 @@ spec:
     {{- toYaml .facts.values.securityContext | nindent 4 }}
   volumeMounts:
     {{- $chartMounts := include "horovod.chartMounts" (dict "root" . "component" "master") }}
-    {{- $mounts := concat (fromYamlArray $chartMounts) .facts.values.volumeMounts }}
+    {{- $mounts := concat (fromYamlArray $chartMounts) .facts.mounts }}
     {{- include "horovod.uniqueItems" (dict "items" $mounts "key" "mountPath") | nindent 4 }}
 {{- end }}
 

@@ -28,18 +28,9 @@ Call with (dict "root" $ "group" $group).
   securityContext:
     {{- toYaml .root.facts.values.securityContext | nindent 4 }}
   volumeMounts:
-    {{- $stagingMount := .group.stagingMount }}
-    {{- /* A /tmp of the user's is the worker's, unless the data are there. */}}
-    {{- $hasDataInTmp := eq $stagingMount.mountPath "/tmp" }}
-    {{- if not $hasDataInTmp }}
-    - {name: tmp, mountPath: /tmp, subPath: staging}
-    {{- end }}
-    {{- range .group.volumeMounts }}
-    {{- if or $hasDataInTmp (ne .mountPath "/tmp") }}
     {{- /* A mount that is read-only for the worker is writable here. */}}
-    {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $stagingMount.mountPath) }}
-    - {{ toYaml $mount | nindent 6 | trim }}
-    {{- end }}
-    {{- end }}
+    {{- $at := omit .group.stagingMount "readOnly" }}
+    {{- $tmp := dict "name" "tmp" "mountPath" "/tmp" "subPath" "staging" }}
+    {{- include "horovod.mountsBesideTmp" (dict "mounts" .group.mounts "at" $at "tmp" $tmp) | nindent 4 }}
 {{- end }}
 {{- end }}

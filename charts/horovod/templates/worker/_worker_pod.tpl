@@ -80,7 +80,7 @@ volumes:
     {{- toYaml $group.securityContext | nindent 4 }}
   volumeMounts:
     {{- $chartMounts := include "horovod.chartMounts" (dict "root" $root "component" "worker") }}
-    {{- $mounts := concat (fromYamlArray $chartMounts) $group.volumeMounts }}
+    {{- $mounts := concat (fromYamlArray $chartMounts) $group.mounts }}
     {{- include "horovod.uniqueItems" (dict "items" $mounts "key" "mountPath") | nindent 4 }}
 {{- end }}
 
