@@ -281,7 +281,7 @@ def _warn_of_volumes(spec: Spec, workers: int) -> Iterator[str]:
         tensorboard = spec.values.get("tensorboard")
         if isinstance(tensorboard, Mapping) and tensorboard.get("enabled") is True:
             yield (
-                "TensorBoard will be empty: its pod has an emptyDir of its own; "
+                "the chart refuses TensorBoard on an emptyDir, which each pod has for itself; "
                 "`volumes.output.pvc` shows it what the ranks write"
             )
     if output and output.host_path and workers > 1:

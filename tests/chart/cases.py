@@ -60,7 +60,10 @@ def on_disk(path: str, **mount: object) -> Values:
 
 OUTPUT: Values = {
     "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
-    "volumes": [{"name": "output", "hostPath": {"path": "/mnt"}}, {"name": "x", "emptyDir": {}}],
+    "volumes": [
+        {"name": "output", "hostPath": {"path": "/mnt"}},
+        {"name": "x", "nfs": {"server": "s", "path": "/"}},
+    ],
     "volumeMounts": [
         {"name": "x", "mountPath": "/out"},
         {"name": "output", "mountPath": "/output"},

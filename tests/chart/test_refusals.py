@@ -420,6 +420,18 @@ CONTRADICTIONS: list[tuple[Values, list[str], Values]] = [
         ["tensorboard.logDir", "OUTPUT_PATH"],
         {"tensorboard": {"logDir": "/data"}},
     ),
+    *(
+        (
+            {
+                "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+                "volumes": [{"name": "x", kind: {}}],
+                "volumeMounts": AT_DATA,
+            },
+            ["tensorboard.logDir", "volumes", '"x"'],
+            {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]},
+        )
+        for kind in ("emptyDir", "ephemeral")
+    ),
     (
         {"tensorboard": {"enabled": True, "logDir": "/data"}},
         ["tensorboard.logDir", "volumeMounts"],

@@ -19,7 +19,10 @@ BASE: Values = {
     "metrics": {"enabled": True},
     "tensorboard": {"enabled": True, "logDir": "/zzlogs/of-run"},
     "staging": {"path": "/zzdata/set", "command": ["zzfetch"]},
-    "volumes": [{"name": "logs", "hostPath": {"path": "/a"}}, {"name": "data", "emptyDir": {}}],
+    "volumes": [
+        {"name": "logs", "hostPath": {"path": "/a"}},
+        {"name": "data", "hostPath": {"path": "/b"}},
+    ],
     "volumeMounts": [
         {"name": "logs", "mountPath": "/zzlogs"},
         {"name": "data", "mountPath": "/zzdata"},

@@ -23,6 +23,16 @@
     "what" (printf "tensorboard.logDir is %q but no entry of volumeMounts contains it" .facts.logDir)
     "why" "TensorBoard reads only from volumes") -}}
 {{- end -}}
+{{- range ternary .facts.values.volumes list $isEnabled -}}
+  {{- $isOfPod := or (hasKey . "emptyDir") (hasKey . "ephemeral") -}}
+  {{- if and $isOfPod (eq .name $.facts.logMount.name) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "tensorboard.logDir is %q but volumes has %q of the kind %s"
+        $.facts.logDir .name (without (keys .) "name" | first))
+      "why" "each pod has such a volume for itself, and TensorBoard would show nothing"
+      "do" "use one that pods share, such as a persistentVolumeClaim with a claimName") -}}
+  {{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "horovod.checkTensorboardClients" -}}
