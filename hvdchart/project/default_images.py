@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvd_pods.shared.python_packages import PACKAGES
+from hvd_pods.shared.python_packages import PACKAGE_OF_MODULE
 from hvdchart.spec.load import load_tree
 
 # The smallest ratio at which two names differ by a typing error.
@@ -44,7 +44,7 @@ class DefaultImage:
         Packages in the text of a requirements.txt are left out.
         """
         used = {step for module in modules for step in _steps(module)}
-        packages = {**_table()["packages"], **PACKAGES}
+        packages = {**_table()["packages"], **PACKAGE_OF_MODULE}
         listed = parse_requirements(requirements)
         needed = {packages[module] for module in used & packages.keys() - self.has}
         return sorted(
@@ -111,7 +111,7 @@ def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
     `who` imports the modules.
     """
     table = _table()
-    paths = {*table["packages"], *PACKAGES}
+    paths = {*table["packages"], *PACKAGE_OF_MODULE}
     for entry in table["images"]:
         paths.update(entry.get("modules", ()), entry["has"])
     known_modules = {path.partition(".")[0] for path in paths} | sys.stdlib_module_names

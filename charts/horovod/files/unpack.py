@@ -9,11 +9,13 @@ of the Python that replaces this one. Exits with 78, os.EX_CONFIG, when the prog
 import os
 import sys
 
-ARCHIVE = "/horovod/archive/programs.tgz"
+PROGRAMS_ARCHIVE = "/horovod/archive/programs.tgz"
 # An emptyDir in memory. The container's user owns its content.
-FOLDER = "/horovod/bin/hvd_pods"
-REMEDY = "Delete it, and run `helm upgrade` with the same chart"
-NEEDED = "use an image whose python3 is 3.8 or newer, with the module ssl of OpenSSL 1.1.1 or 3"
+PROGRAMS_FOLDER = "/horovod/bin/hvd_pods"
+CONFIG_MAP_REMEDY = "Delete it, and run `helm upgrade` with the same chart"
+IMAGE_REMEDY = (
+    "use an image whose python3 is 3.8 or newer, with the module ssl of OpenSSL 1.1.1 or 3"
+)
 
 
 def refuse(problem):
@@ -54,14 +56,14 @@ def write(name, content):
     parts = name.split("/")
     if len(parts) > 3 or any(not part or part.startswith(".") for part in parts):
         raise ValueError(f"{name!r} is no name of a program")
-    folder = FOLDER
+    folder = PROGRAMS_FOLDER
     for count in range(1, len(parts)):
         folder = os.path.join(folder, parts[count - 1])
         if not os.path.isdir(folder):
             os.mkdir(folder)
             # A file of this name keeps Python, as root, from writing what it has compiled there.
             write("/".join([*parts[:count], "__pycache__"]), b"")
-    with open(os.path.join(FOLDER, name), "xb") as file:
+    with open(os.path.join(PROGRAMS_FOLDER, name), "xb") as file:
         file.write(content)
         os.fchmod(file.fileno(), 0o444)
 
@@ -70,35 +72,35 @@ def check_python():
     # The agent and the master speak TLS 1.3.
     major, minor = sys.version_info[:2]
     if (major, minor) < (3, 8):
-        refuse(f"the image's python3 is Python {major}.{minor}: {NEEDED}")
+        refuse(f"the image's python3 is Python {major}.{minor}: {IMAGE_REMEDY}")
     # `ssl` has it from there, and takes five times as long.
     import _ssl
 
     if not _ssl.HAS_TLSv1_3:
-        refuse(f"{_ssl.OPENSSL_VERSION} has no TLS 1.3: {NEEDED}")
+        refuse(f"{_ssl.OPENSSL_VERSION} has no TLS 1.3: {IMAGE_REMEDY}")
 
 
 def unpack(expected):
     import hashlib
     import zlib
 
-    with open(ARCHIVE, "rb") as file:
+    with open(PROGRAMS_ARCHIVE, "rb") as file:
         data = file.read()
     found = hashlib.sha256(data).hexdigest()
     if found != expected:
         refuse(
-            f"{ARCHIVE} has the SHA256 {found}, and the pod's template says {expected}: somebody "
-            f"has changed the release's ConfigMap with programs.tgz. {REMEDY}"
+            f"{PROGRAMS_ARCHIVE} has the SHA256 {found}, and the pod's template says {expected}: "
+            f"somebody has changed the release's ConfigMap with programs.tgz. {CONFIG_MAP_REMEDY}"
         )
     try:
         tar = zlib.decompress(data, 31)
     except zlib.error as problem:
-        raise ValueError(f"cannot decompress {ARCHIVE}: {problem}") from problem
-    clear(FOLDER)
+        raise ValueError(f"cannot decompress {PROGRAMS_ARCHIVE}: {problem}") from problem
+    clear(PROGRAMS_FOLDER)
     for name, content in members(tar):
         write(name, content)
-    for folder, _, _ in os.walk(FOLDER):
-        if folder != FOLDER:
+    for folder, _, _ in os.walk(PROGRAMS_FOLDER):
+        if folder != PROGRAMS_FOLDER:
             os.chmod(folder, 0o555)
 
 
@@ -106,7 +108,7 @@ try:
     check_python()
     unpack(sys.argv[1])
 except ImportError as problem:
-    refuse(f"the image's python3 lacks a module of its standard library: {problem}: {NEEDED}")
+    refuse(f"the image's python3 lacks a module of its standard library: {problem}: {IMAGE_REMEDY}")
 except (OSError, RecursionError, ValueError) as problem:
     refuse(f"{type(problem).__name__}: {problem}")
 os.execvp("python3", ["python3", *sys.argv[2:]])

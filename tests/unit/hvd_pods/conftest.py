@@ -35,7 +35,7 @@ def own_paths() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the variables of an attempt, which a master's test leaves in the environment."""
-    for name in gateway_client.NAMES:
+    for name in gateway_client.PASSED_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 

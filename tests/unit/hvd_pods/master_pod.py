@@ -50,7 +50,7 @@ class MasterPod:
             made.mkdir(exist_ok=True)
         _move_paths(patch, paths.GENERATED, self.generated)
         _move_paths(patch, paths.KEYS, keys)
-        patch.setattr(gateway_client, "SOCKET", str(self.generated / "gateway.sock"))
+        patch.setattr(gateway_client, "GATEWAY_SOCKET", str(self.generated / "gateway.sock"))
         patch.setattr(reporting, "TERMINATION_LOG", self.termination_log)
         patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
         patch.setenv("OUT", str(folder))

@@ -156,7 +156,7 @@ def test_number_that_cannot_be_lets_nothing_wait_for_ever(
 
 
 def test_frame_that_would_be_too_long_is_refused_before_it_comes(raw: RawWorker) -> None:
-    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
+    raw.worker.sendall(frames.FRAME_HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
     with pytest.raises(frames.ProtocolError):
         raw.pass_on(1)
 
@@ -173,8 +173,8 @@ def read_to_the_end(end: Channel) -> tuple[Frames, OSError]:
 
 
 def test_frames_before_a_problem_are_taken(raw: RawWorker) -> None:
-    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, 4) + b"good")
-    raw.worker.sendall(frames.HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
+    raw.worker.sendall(frames.FRAME_HEADER.pack(frames.OUTPUT, 4) + b"good")
+    raw.worker.sendall(frames.FRAME_HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
     found, problem = read_to_the_end(raw.master)
     assert found == [(frames.OUTPUT, b"good")]
     assert isinstance(problem, frames.ProtocolError)
@@ -236,7 +236,7 @@ def test_any_bytes_instead_of_frames_raise_only_errors_of_a_connection(
         raw.worker.sendall(content)
         raw.worker.close()
         found, _ = read_to_the_end(raw.master)
-        assert sum(frames.HEADER.size + len(part) for _, part in found) <= len(content)
+        assert sum(frames.FRAME_HEADER.size + len(part) for _, part in found) <= len(content)
 
 
 @pytest.mark.fuzz
@@ -245,7 +245,7 @@ def test_frames_in_any_parts_arrive_as_they_were_sent(
     ends: tuple[Keys, Keys], sent: Frames, cut: int
 ) -> None:
     with RawWorker(*ends) as worker:
-        content = b"".join(frames.HEADER.pack(kind, len(part)) + part for kind, part in sent)
+        content = b"".join(frames.FRAME_HEADER.pack(kind, len(part)) + part for kind, part in sent)
         parts = [content[start : start + cut] for start in range(0, len(content), cut)]
         worker.send_each(parts)
         assert worker.pass_on(len(sent)) == sent

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_pods.agent import start_request as requests
-from hvd_pods.agent.start_request import ALLOWED, MAX_NUMBER, RequestError, StartRequest
+from hvd_pods.agent.start_request import ALLOWED, MAX_REQUEST_NUMBER, RequestError, StartRequest
 
 NONCE = "0123"
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -21,8 +21,8 @@ BYTES = st.binary(max_size=20).map(
 REQUESTS = st.builds(
     StartRequest,
     run=TEXTS,
-    fence=st.integers(0, MAX_NUMBER),
-    attempt=st.integers(0, MAX_NUMBER),
+    fence=st.integers(0, MAX_REQUEST_NUMBER),
+    attempt=st.integers(0, MAX_REQUEST_NUMBER),
     argv=st.lists(TEXTS | BYTES, min_size=1, max_size=5),
     variables=st.dictionaries(st.sampled_from(ALLOWED), TEXTS | BYTES),
     stay=st.floats(0, 1e9),
@@ -83,7 +83,7 @@ def check_usable(parsed: StartRequest) -> None:
     assert "\0" not in given
     assert given.encode("utf-8", "surrogateescape") or not given
     assert len(parsed.digest()) == 12
-    assert 0 <= parsed.stay <= MAX_NUMBER
+    assert 0 <= parsed.stay <= MAX_REQUEST_NUMBER
 
 
 def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:

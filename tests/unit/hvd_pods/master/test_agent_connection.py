@@ -15,7 +15,14 @@ import pytest
 
 from hvd_pods.agent import frames
 from hvd_pods.agent.banner import find_banner_problem, format_banner
-from hvd_pods.agent.keys import EXPIRED, KEYS_DIFFER, NOT_YET_VALID, OF_OTHER_RELEASE, REMEDY, Keys
+from hvd_pods.agent.keys import (
+    EXPIRED,
+    KEYS_DIFFER,
+    KEYS_REMEDY,
+    NOT_YET_VALID,
+    OF_OTHER_RELEASE,
+    Keys,
+)
 from hvd_pods.agent.start_request import StartRequest
 from hvd_pods.master import agent_connection
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
@@ -45,7 +52,7 @@ def agent_of(keys: Keys, *sent: tuple[bytes, bytes], tls_1_2: bool = False) -> I
                         context.maximum_version = ssl.TLSVersion.TLSv1_2
                     with context.wrap_socket(connection, server_side=True) as tls:
                         for kind, content in sent:
-                            tls.sendall(frames.HEADER.pack(kind, len(content)) + content)
+                            tls.sendall(frames.FRAME_HEADER.pack(kind, len(content)) + content)
                         while tls.recv(4096):
                             continue
 
@@ -102,14 +109,14 @@ def test_worker_of_the_same_authority_with_another_name_is_refused(
     master = authority.release(MASTER_NAME, WORKER_NAME)
     worker = authority.release(MASTER_NAME, WORKER_NAME)
     worker.worker = authority.files(name)
-    said = f"{OF_OTHER_RELEASE}{WORKER_NAME}: {REMEDY}"
+    said = f"{OF_OTHER_RELEASE}{WORKER_NAME}: {KEYS_REMEDY}"
     check_keys_problem(worker, master, tmp_path, said)
 
 
 @pytest.mark.parametrize(
     ("days", "said"),
     [
-        (-3660.0, f"{EXPIRED}: {REMEDY}"),
+        (-3660.0, f"{EXPIRED}: {KEYS_REMEDY}"),
         (30.0, NOT_YET_VALID),
     ],
 )

@@ -18,7 +18,7 @@ from devtools.common.waiting import wait_until
 from devtools.pods.program_copies import copy_files
 from hvd_pods.master import direct, gateway_client
 from hvd_pods.master.gateway import Gateway
-from hvd_pods.master.gloo_store import LIMITS, MAX_INTRODUCTION_BYTES, GlooStore
+from hvd_pods.master.gloo_store import MAX_INTRODUCTION_BYTES, STORE_LIMITS, GlooStore
 from hvd_pods.pod.connections import Limits
 from hvd_pods.shared.run import Worker
 from tests.support.fakes.agents import ScriptedAgents
@@ -43,7 +43,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
     agents = ScriptedAgents(release, tmp_path, WORKERS)
     script = SCRIPT.replace("PYTHON", sys.executable).replace("PROGRAMS", str(programs))
     agents.install(script)
-    monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
+    monkeypatch.setattr(gateway_client, "GATEWAY_SOCKET", str(root / "generated" / "gateway.sock"))
     Gateway(lambda: agents.access, lambda event: None).start()
     hostfile = tmp_path / "hostfile"
     hostfile.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
@@ -201,7 +201,7 @@ VALUE = bytes(range(256)) * 40
 class Store:
     """A store that serves, and what its clients ask it for."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: Limits = STORE_LIMITS) -> None:
         served = GlooStore("127.0.0.1", "s3cret", limits)
         self.port = served.port
         threading.Thread(target=served.serve, daemon=True).start()
@@ -245,7 +245,7 @@ def known(store: Store) -> Store:
 @pytest.mark.promise("store takes little from a stranger")
 def test_store_takes_little_from_a_stranger() -> None:
     """Strangers filled 222 MiB of the master before they were asked for the secret."""
-    store = Store(LIMITS._replace(seconds=TIMEOUT))
+    store = Store(STORE_LIMITS._replace(seconds=TIMEOUT))
     with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
         connection.sendall(b"x" * MAX_INTRODUCTION_BYTES)
         connection.settimeout(TIMEOUT / 2)

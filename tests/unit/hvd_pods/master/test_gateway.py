@@ -118,7 +118,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> It
         pytest.MonkeyPatch.context() as patch,
         start_limited(folder / "agent", release, end_timeout_seconds=0.1) as agent,
     ):
-        patch.setattr(gateway_client, "SOCKET", str(folder / "gateway.sock"))
+        patch.setattr(gateway_client, "GATEWAY_SOCKET", str(folder / "gateway.sock"))
         where = AgentAddresses(agent.port, {HOST: "127.0.0.1"})
         yield Served(agent, AgentAccess(keys, where, {}))
 
@@ -134,7 +134,7 @@ def send(content: bytes, streams: list[int]) -> bytes:
     """Send bytes and descriptors to the gateway; return its answer, if it has one."""
     with socket.socket(socket.AF_UNIX) as connection, suppress(ConnectionResetError):
         connection.settimeout(20)
-        connection.connect(gateway_client.SOCKET)
+        connection.connect(gateway_client.GATEWAY_SOCKET)
         rights = array.array("i", streams)
         connection.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         connection.shutdown(socket.SHUT_WR)
@@ -143,7 +143,7 @@ def send(content: bytes, streams: list[int]) -> bytes:
 
 
 def test_only_the_pods_user_may_connect(served: Served) -> None:
-    assert Path(gateway_client.SOCKET).stat().st_mode & 0o777 == 0o600
+    assert Path(gateway_client.GATEWAY_SOCKET).stat().st_mode & 0o777 == 0o600
 
 
 def test_program_has_the_streams_of_the_client(served: Served, client: Client) -> None:
@@ -236,13 +236,13 @@ def test_streams_are_inherited_by_no_other_program_of_the_master(
 def test_client_that_says_nothing_is_given_up(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_client, "SOCKET", str(tmp_path / "gateway.sock"))
+    monkeypatch.setattr(gateway_client, "GATEWAY_SOCKET", str(tmp_path / "gateway.sock"))
     gateway.Gateway(
         lambda: served.access, served.events.append, request_timeout_seconds=0.1
     ).start()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
-        connection.connect(gateway_client.SOCKET)
+        connection.connect(gateway_client.GATEWAY_SOCKET)
         assert connection.makefile("rb").read() == b"255\n"
 
 

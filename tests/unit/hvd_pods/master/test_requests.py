@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.cluster.kube import LIMITS
+from hvd_pods.cluster.kube import DEFAULT_CALL_LIMITS
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     ListPods,
@@ -39,7 +39,7 @@ COSTS = {
     CreateJobEvent: 1,
 }
 # A watch of the workers' addresses begins with a list.
-WATCH = 2 * 60 / LIMITS.watch_seconds
+WATCH = 2 * 60 / DEFAULT_CALL_LIMITS.watch_seconds
 COMMAND = 60 / (LEASE_SECONDS / RENEWALS_PER_LEASE)
 
 

@@ -304,7 +304,7 @@ def test_a_test_that_is_started_too_early_says_when_to_start_it(
     ended.put_job()
     ended.environment()
     assert run_test(ended, LIMITED) == 1
-    assert selftest.REMEDY in capsys.readouterr().err
+    assert selftest.RUN_NOT_ENDED_REMEDY in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -147,7 +147,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Itera
         pytest.MonkeyPatch.context() as patch,
         start_limited(folder / "agent", release, end_timeout_seconds=0.1) as agent,
     ):
-        patch.setattr(gateway_client, "SOCKET", str(folder / "generated/gateway.sock"))
+        patch.setattr(gateway_client, "GATEWAY_SOCKET", str(folder / "generated/gateway.sock"))
         patch.setattr(mpi, "SSH", folder / "generated/bin/ssh")
         patch.setattr(launch, "BIN", str(files))
         launch.write_ssh(sys.executable)
@@ -248,7 +248,7 @@ def test_name_of_a_host_or_an_option_starts_no_program(
 def test_pod_whose_master_takes_no_programs_is_reported(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    socket = Path(gateway_client.SOCKET)
+    socket = Path(gateway_client.GATEWAY_SOCKET)
     with ExitStack() as stack:
         hidden = socket.rename(socket.with_suffix(".hidden"))
         stack.callback(hidden.rename, socket)

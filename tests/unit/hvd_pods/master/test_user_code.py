@@ -224,7 +224,7 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
     code = unpacked(mounted, install_timeout_seconds=60.0)
     image = {"PATH": str(tmp_path)}
     bare = code.prepare_launcher("mpirun", image)
-    assert bare["PATH"] == f"{tmp_path}:{packages.FOLDER}/current/bin"
+    assert bare["PATH"] == f"{tmp_path}:{packages.PACKAGES_FOLDER}/current/bin"
     (tmp_path / "mpirun").touch(0o755)
     assert code.prepare_launcher("mpirun", image) == image
     assert "PYTHONPATH" in code.prepare_launcher("custom", image)

@@ -63,7 +63,7 @@ def code(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     # Beside pip, it must not be what pip imports.
     (folder / "json.py").write_text("raise SystemExit('the module of the script')")
-    monkeypatch.setattr(packages, "FOLDER", tmp_path / ".packages")
+    monkeypatch.setattr(packages, "PACKAGES_FOLDER", tmp_path / ".packages")
     monkeypatch.setattr(sys, "executable", python)
     monkeypatch.setenv("PYTHONPATH", str(image))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -115,13 +115,13 @@ def test_ranks_find_the_packages_of_the_latest_run_only(installed: Path, index: 
     assert packages.install(installed, LONG) == "hvdother-2.0"
     assert version_in_a_rank("hvdother") == "2.0"
     assert "No module named 'hvdleaf'" in version_in_a_rank("hvdleaf")
-    left = {path.name for path in packages.FOLDER.iterdir()}
+    left = {path.name for path in packages.PACKAGES_FOLDER.iterdir()}
     assert left == {"lock", "current", packages.identify(installed)}
 
 
 def test_what_an_interrupted_pip_leaves_is_not_taken_for_complete(code: Path, index: Index) -> None:
     ask(code, TEXT)
-    (packages.FOLDER / packages.identify(code)).mkdir(parents=True)
+    (packages.PACKAGES_FOLDER / packages.identify(code)).mkdir(parents=True)
     assert packages.install(code, LONG) == "hvdleaf-1.0"
     assert version_in_a_rank("hvdleaf") == "1.0"
 
@@ -138,8 +138,8 @@ def test_modules_that_an_earlier_run_has_left_beside_the_packages_do_not_run(
 ) -> None:
     """Many images end PYTHONPATH with a colon, which stands for the working directory."""
     monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"] + more)
-    packages.FOLDER.mkdir()
-    plant(packages.FOLDER, "json.py", "hvdimage.py", "sitecustomize.py")
+    packages.PACKAGES_FOLDER.mkdir()
+    plant(packages.PACKAGES_FOLDER, "json.py", "hvdimage.py", "sitecustomize.py")
     monkeypatch.setenv("HVD_PLANTED", str(code / "planted"))
     ask(code, TEXT)
     assert packages.install(code, LONG) == "hvdleaf-1.0"
@@ -267,14 +267,14 @@ def test_package_that_the_index_does_not_have_is_a_wrong_configuration(
     ask(code, "hvdnone==1")
     with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):
         packages.install(code, LONG)
-    assert not (packages.FOLDER / "current").exists()
+    assert not (packages.PACKAGES_FOLDER / "current").exists()
 
 
 def test_wrong_hashes_are_a_wrong_configuration(code: Path, index: Index) -> None:
     ask(code, f"{TEXT} --hash=sha256:{'0' * 64}", f"hvdimage==3.0 --hash=sha256:{'0' * 64}")
     with pytest.raises(ConfigurationError, match=r"requirements\.txt .* hvdleaf"):
         packages.install(code, LONG)
-    assert not (packages.FOLDER / "current").exists()
+    assert not (packages.PACKAGES_FOLDER / "current").exists()
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,8 @@ def test_another_script_with_the_same_requirements_has_the_same_packages(code: P
 def test_exec_finds_what_a_rank_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shell of `hvdchart exec` has the paths and variables once more."""
     code = str(tmp_path / "code")
-    monkeypatch.setattr(packages, "FOLDER", Path(paths.PACKAGES.replace(paths.CODE, code)))
-    current = packages.FOLDER / packages.CURRENT
+    monkeypatch.setattr(packages, "PACKAGES_FOLDER", Path(paths.PACKAGES.replace(paths.CODE, code)))
+    current = packages.PACKAGES_FOLDER / packages.CURRENT
     version = tmp_path / "code" / "3c5f0e8d21"
     current.mkdir(parents=True)
     version.mkdir(parents=True)
@@ -312,7 +312,7 @@ def test_exec_finds_what_a_rank_finds(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_libraries_of_an_mpi_are_found_where_the_image_has_none(tmp_path: Path) -> None:
     before = {"PATH": str(tmp_path), "LD_LIBRARY_PATH": "/opt/lib"}
     after = packages.add_to(before)["LD_LIBRARY_PATH"]
-    assert after == f"/opt/lib:{packages.FOLDER}/current/lib"
+    assert after == f"/opt/lib:{packages.PACKAGES_FOLDER}/current/lib"
 
 
 def test_libraries_of_an_mpi_are_not_added_to_those_of_the_images_own(tmp_path: Path) -> None:

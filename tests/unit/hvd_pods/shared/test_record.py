@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hvd_pods.shared import record as records
 from hvd_pods.shared.record import (
     MAX_LOSSES,
-    MAX_NUMBER,
+    MAX_RECORD_NUMBER,
     ProgressEntry,
     RecordKey,
     read_progress,
@@ -24,8 +24,8 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
 )
-COUNTS = st.integers(0, MAX_NUMBER)
-NUMBERS = st.floats(-MAX_NUMBER, MAX_NUMBER)
+COUNTS = st.integers(0, MAX_RECORD_NUMBER)
+NUMBERS = st.floats(-MAX_RECORD_NUMBER, MAX_RECORD_NUMBER)
 LOSSES = st.dictionaries(COUNTS, NUMBERS, max_size=MAX_LOSSES)
 ENTRIES = st.builds(
     ProgressEntry,
@@ -64,7 +64,14 @@ def test_what_is_no_progress_is_left_out(text: str) -> None:
 
 @pytest.mark.parametrize(
     "pair",
-    ["[1e999, 1]", "[1, 1e999]", "[1, NaN]", "[-1, 1]", f"[{10 * MAX_NUMBER}, 1]", '["1", 1]'],
+    [
+        "[1e999, 1]",
+        "[1, 1e999]",
+        "[1, NaN]",
+        "[-1, 1]",
+        f"[{10 * MAX_RECORD_NUMBER}, 1]",
+        '["1", 1]',
+    ],
 )
 def test_a_loss_that_is_not_understood_leaves_the_others(pair: str) -> None:
     text = f'{{"losses": [[20, 0.25], {pair}, [10, 0.5]]}}'
@@ -103,7 +110,7 @@ def test_the_curve_ends_with_the_loss_of_the_last_step(
 def test_any_progress_is_read(content: dict[str, Any], losses: Any) -> None:
     found = read({**content, "losses": losses})
     assert len(found.losses) <= MAX_LOSSES
-    assert found.step is None or 0 <= found.step <= MAX_NUMBER
+    assert found.step is None or 0 <= found.step <= MAX_RECORD_NUMBER
 
 
 def test_only_this_module_and_the_chart_spell_the_keys() -> None:

@@ -24,7 +24,7 @@ from tests.unit.hvd_pods.notices import WORKER, Master
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The worker's list of its ranks."""
-    monkeypatch.setattr(rank_registry, "FOLDER", str(tmp_path / "ranks"))
+    monkeypatch.setattr(rank_registry, "RANKS_FOLDER", str(tmp_path / "ranks"))
     monkeypatch.setattr(paths, "GENERATED", str(tmp_path))
     return tmp_path / "ranks"
 

@@ -237,4 +237,4 @@ def test_a_record_leads_to_no_other_file(
 
 
 def test_workers_look_where_the_library_keeps_states() -> None:
-    assert kept_states.FOLDER == keep.FOLDER
+    assert kept_states.DEFAULT_KEPT_FOLDER == keep.FOLDER

@@ -26,7 +26,7 @@ def come_back(path: Path, folder: Path) -> list[str]:
     code = pack_code(path)
     files = {name: text.encode() for name, text in code.get("files", {}).items()}
     if "archive" in code:
-        files[code_archive.ARCHIVE] = base64.b64decode(code["archive"])
+        files[code_archive.CODE_ARCHIVE] = base64.b64decode(code["archive"])
     folder.parent.mkdir(parents=True, exist_ok=True)
     code_archive.unpack(code_archive.pack(files), folder)
     return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())

@@ -18,11 +18,13 @@ import socket
 import ssl
 import struct
 
+from hvd_pods.pod.streams import IO_CHUNK_BYTES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
 
-HEADER = struct.Struct("!cI")
+FRAME_HEADER = struct.Struct("!cI")
 # The most bytes of one frame's content. Longer content is sent as several frames.
 MAX_FRAME_BYTES = 1 << 16
 # The nonce of this connection.
@@ -45,8 +47,6 @@ REFUSED = b"n"
 TAKEN = b"t"
 STREAMS = (INPUT, OUTPUT, ERRORS)
 NUMBER = struct.Struct("!i")
-# The most bytes to pass to the kernel, or to read from it, at once.
-CHUNK = 1 << 16
 # Send one acknowledgement for this many bytes.
 ACKNOWLEDGED_BYTES = 1 << 14
 # Seconds: the kernel drops a connection whose other end has not responded for about a minute. With
@@ -114,7 +114,7 @@ class Channel:
         view = memoryview(content)
         while True:
             part = view[:MAX_FRAME_BYTES]
-            self._queued += HEADER.pack(kind, len(part)) + part
+            self._queued += FRAME_HEADER.pack(kind, len(part)) + part
             view = view[MAX_FRAME_BYTES:]
             if not view:
                 break
@@ -167,7 +167,7 @@ class Channel:
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            data = self.connection.recv(CHUNK)
+            data = self.connection.recv(IO_CHUNK_BYTES)
             if data:
                 self._incoming.write(data)
             else:
@@ -192,23 +192,23 @@ class Channel:
     def _decrypt(self) -> None:
         with contextlib.suppress(ssl.SSLWantReadError):
             while True:
-                data = self._tls.read(CHUNK)
+                data = self._tls.read(IO_CHUNK_BYTES)
                 if not data:
                     self._has_ended = True
                     return
                 self._received += data
 
     def _frames(self) -> Iterator[tuple[bytes, bytes]]:
-        while len(self._received) >= HEADER.size:
-            kind, length = HEADER.unpack_from(self._received)
+        while len(self._received) >= FRAME_HEADER.size:
+            kind, length = FRAME_HEADER.unpack_from(self._received)
             if length > MAX_FRAME_BYTES:
                 raise ProtocolError(
                     f"a frame of {length} bytes; at most {MAX_FRAME_BYTES} are allowed"
                 )
-            if len(self._received) < HEADER.size + length:
+            if len(self._received) < FRAME_HEADER.size + length:
                 return
-            content = bytes(self._received[HEADER.size : HEADER.size + length])
-            del self._received[: HEADER.size + length]
+            content = bytes(self._received[FRAME_HEADER.size : FRAME_HEADER.size + length])
+            del self._received[: FRAME_HEADER.size + length]
             if kind != TAKEN:
                 yield kind, content
             elif length != NUMBER.size:

@@ -20,12 +20,12 @@ KEY = "tls.key"
 AUTHORITY = "ca.crt"
 PEER_AUTHORITY = "peer-ca.crt"
 # The remedy of a worker or a master for keys that do not match.
-REMEDY = (
+KEYS_REMEDY = (
     "give all pods of the release the same pair of Secrets, with `helm upgrade --reuse-values "
     "--set agent.generation=N`, where N is another number than before, or `agent.masterSecret` "
     "and `agent.workerSecret`"
 )
-KEYS_DIFFER = f"its certificate is not of this release's authority: {REMEDY}"
+KEYS_DIFFER = f"its certificate is not of this release's authority: {KEYS_REMEDY}"
 # Why the certificate of a peer does not count.
 NOT_OF_MASTER = "its certificate is not of the authority of this release's master"
 OF_OTHER_RELEASE = "its certificate is of another release or generation than "
@@ -82,7 +82,7 @@ class Keys:
         except (OSError, ValueError) as problem:
             raise ConfigurationError(
                 f"cannot use the agent's keys in {self._folder} ({problem}): the Secrets need "
-                f"tls.crt, tls.key (without a passphrase) and ca.crt in PEM form: {REMEDY}"
+                f"tls.crt, tls.key (without a passphrase) and ca.crt in PEM form: {KEYS_REMEDY}"
             ) from problem
         return context
 
@@ -95,7 +95,7 @@ class Keys:
             stats = [os.stat(self._path(name)) for name in (CERTIFICATE, KEY, PEER_AUTHORITY)]
         except OSError as problem:
             raise ConfigurationError(
-                f"the agent's keys are not there: {problem}: {REMEDY}"
+                f"the agent's keys are not there: {problem}: {KEYS_REMEDY}"
             ) from problem
         return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
@@ -120,7 +120,7 @@ def find_time_problem(certificate: object, now: float) -> str:
     """
     times = certificate if isinstance(certificate, dict) else {}
     if ssl.cert_time_to_seconds(times["notAfter"]) < now:
-        return f"{EXPIRED}: {REMEDY}"
+        return f"{EXPIRED}: {KEYS_REMEDY}"
     if ssl.cert_time_to_seconds(times["notBefore"]) > now + MAX_CLOCK_DIFFERENCE_SECONDS:
         return f"{NOT_YET_VALID}: compare the clocks of the two nodes"
     return ""
@@ -134,11 +134,11 @@ def explain(problem: OSError, name: str) -> str:
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
     if code == WRONG_NAME:
-        return f"{OF_OTHER_RELEASE}{name}: {REMEDY}"
+        return f"{OF_OTHER_RELEASE}{name}: {KEYS_REMEDY}"
     if code is not None:
         return KEYS_DIFFER
     if "ALERT" in reason:
-        return f"it refuses the master's certificate ({reason}): {REMEDY}"
+        return f"it refuses the master's certificate ({reason}): {KEYS_REMEDY}"
     return f"the TLS handshake failed: {problem}"
 
 

@@ -15,7 +15,7 @@ ALLOWED = (NOTICES, RENDEZVOUS)
 MAX_REQUEST_BYTES = 1 << 16
 MAX_ARGUMENTS = 4096
 # Fence numbers are times in milliseconds; an attempt is a small number.
-MAX_NUMBER = 1 << 62
+MAX_REQUEST_NUMBER = 1 << 62
 
 
 class RequestError(Exception):
@@ -75,9 +75,9 @@ def parse(content: bytes, nonce: str) -> StartRequest:
     request = StartRequest(**document)
     for name in ("fence", "attempt"):
         value = getattr(request, name)
-        if type(value) is not int or not 0 <= value <= MAX_NUMBER:
+        if type(value) is not int or not 0 <= value <= MAX_REQUEST_NUMBER:
             raise RequestError(f"{name} is no number of a run")
-    if type(request.stay) not in (int, float) or not 0 <= request.stay <= MAX_NUMBER:
+    if type(request.stay) not in (int, float) or not 0 <= request.stay <= MAX_REQUEST_NUMBER:
         raise RequestError("stay is no number of seconds")
     if not isinstance(request.argv, list) or not 0 < len(request.argv) <= MAX_ARGUMENTS:
         raise RequestError("argv is no list of arguments")

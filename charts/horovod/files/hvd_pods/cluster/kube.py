@@ -57,7 +57,7 @@ class CallLimits(NamedTuple):
     page: int = 500
 
 
-LIMITS = CallLimits()
+DEFAULT_CALL_LIMITS = CallLimits()
 
 
 class Clock(Protocol):
@@ -128,7 +128,7 @@ class Api:
     without a byte after which an attempt fails: None for the one of the limits.
     """
 
-    def __init__(self, limits: CallLimits = LIMITS, clock: Clock = time) -> None:
+    def __init__(self, limits: CallLimits = DEFAULT_CALL_LIMITS, clock: Clock = time) -> None:
         self._limits = limits
         self._clock = clock
         self.is_stopped: Callable[[], bool] = lambda: False

@@ -12,7 +12,7 @@ EffectType = TypeVar("EffectType", bound=Effect)
 Answer = TypeVar("Answer", bound=Optional[Event])
 Carrier = Callable[[Owner, EffectType], Answer]
 # The attribute of a marked method.
-MARK = "carries_out"
+EFFECT_ATTRIBUTE = "carries_out"
 
 
 class Method(NamedTuple):
@@ -35,7 +35,7 @@ def carries_out(
     def mark(
         method: Carrier[Owner, EffectType, Answer],
     ) -> Carrier[Owner, EffectType, Answer]:
-        setattr(method, MARK, (effect, work_queue))
+        setattr(method, EFFECT_ATTRIBUTE, (effect, work_queue))
         return method
 
     return mark
@@ -49,7 +49,7 @@ def methods_of(owner: object) -> Mapping[type, Method]:
     methods = {}
     for base in type(owner).__mro__:
         for name, method in vars(base).items():
-            if hasattr(method, MARK):
-                effect, work_queue = getattr(method, MARK)
+            if hasattr(method, EFFECT_ATTRIBUTE):
+                effect, work_queue = getattr(method, EFFECT_ATTRIBUTE)
                 methods[effect] = Method(work_queue, getattr(owner, name))
     return methods

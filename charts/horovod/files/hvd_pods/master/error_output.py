@@ -29,7 +29,7 @@ LAST_LINES_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
 # The notes, with a launcher's tag before them. C++ writes a line in one piece.
-NOTES = re.compile(
+LAUNCHER_NOTES = re.compile(
     r"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
     rf"(?:(?:WARNING: |I0000 \S+ +\d+ \S+\] )(?:{TENSORFLOW_NOTES})|{OPEN_MPI_NOTES})"
     r"[^\n]*\n".encode(),
@@ -91,11 +91,11 @@ class ErrorOutput:
             chunk = os.read(self._source.fileno(), 1 << 16)
             if not chunk:
                 return
-            write(self._target, NOTES.sub(b"", chunk))
+            write(self._target, LAUNCHER_NOTES.sub(b"", chunk))
             *lines, rest = (rest + chunk).split(b"\n")
             rest = rest[-MAX_LINE_BYTES:]
             for line in lines:
-                if not NOTES.match(line + b"\n"):
+                if not LAUNCHER_NOTES.match(line + b"\n"):
                     shown = line[:MAX_LINE_BYTES].decode(errors="replace")
                     self._look_at(shown.rstrip("\r"))
 

@@ -9,7 +9,7 @@ from hvd_pods.master.failure_signs import FULL_VOLUME
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause
 from hvd_pods.shared.container_memory import describe_exceeded
-from hvd_pods.shared.python_packages import PACKAGES
+from hvd_pods.shared.python_packages import PACKAGE_OF_MODULE
 
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
@@ -79,7 +79,7 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
         )
     # Some exceptions have a hint of their own (pod/tracebacks.py).
     if lacked and not text.endswith(")"):
-        package = PACKAGES.get(lacked[1], lacked[1])
+        package = PACKAGE_OF_MODULE.get(lacked[1], lacked[1])
         text += f"; add {package} to requirements.txt, or send the folder that has it (`--code`)"
     if name == "FileNotFoundError":
         text += "; send files beside the script with `--code`, and mount data with `--volume`"

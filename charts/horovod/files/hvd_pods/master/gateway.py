@@ -28,6 +28,7 @@ from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import AgentAccess
 from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.pod.reporting import log
+from hvd_pods.pod.streams import IO_CHUNK_BYTES
 from hvd_pods.rules.events import EventSink, WorkerReached
 from hvd_pods.shared.errors import RunError
 
@@ -36,7 +37,6 @@ MAX_REQUEST_BYTES = 1 << 17
 # limit is for output that waits for the client's streams: the worker pauses before.
 MAX_INPUT_BYTES = 1 << 18
 MAX_OUTPUT_BYTES = 1 << 20
-CHUNK = 1 << 16
 # Timeout in seconds for writing a message of the gateway itself to a client's stream.
 MESSAGE_WRITE_TIMEOUT_SECONDS = 5.0
 # Seconds until the next client is accepted after a failure to accept one.
@@ -72,11 +72,11 @@ class Gateway:
         """Start to listen, if this is the first call. Raises OSError."""
         if self._has_started:
             return
-        Path(gateway_client.SOCKET).unlink(missing_ok=True)
+        Path(gateway_client.GATEWAY_SOCKET).unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         before = os.umask(0o177)
         try:
-            listener.bind(gateway_client.SOCKET)
+            listener.bind(gateway_client.GATEWAY_SOCKET)
         finally:
             os.umask(before)
         listener.listen(BACKLOG)
@@ -242,7 +242,7 @@ class Relay:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._stdin, CHUNK)
+            data = os.read(self._stdin, IO_CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -254,7 +254,7 @@ class Relay:
         """Write as much as the streams take without blocking: the client may end meanwhile."""
         written = 0
         try:
-            while self._unwritten and written < CHUNK and can_write(self._unwritten[0][0]):
+            while self._unwritten and written < IO_CHUNK_BYTES and can_write(self._unwritten[0][0]):
                 stream, content = self._unwritten.pop(0)
                 # A writable pipe takes at least this many bytes.
                 number = os.write(stream, content[: select.PIPE_BUF])

@@ -14,10 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
-SOCKET = f"{GENERATED}/gateway.sock"
+GATEWAY_SOCKET = f"{GENERATED}/gateway.sock"
 # The exit code for a program that could not be started, as with ssh.
 NOT_STARTED = 255
-NAMES = (RUN_ID, FENCE, ATTEMPT, NOTICES, RENDEZVOUS)
+PASSED_VARIABLES = (RUN_ID, FENCE, ATTEMPT, NOTICES, RENDEZVOUS)
 
 
 def ask(
@@ -29,12 +29,12 @@ def ask(
     connection is closed, unless the line `stay` was sent before: then it runs for `stay` more
     seconds. Raises OSError.
     """
-    variables = {name: os.environ[name] for name in NAMES if name in os.environ}
+    variables = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     request = {"host": host, "argv": list(argv), "variables": variables, "stay": stay}
     content = json.dumps(request).encode() + b"\n"
     client = socket.socket(socket.AF_UNIX)
     try:
-        client.connect(SOCKET)
+        client.connect(GATEWAY_SOCKET)
         rights = array.array("i", streams)
         sent = client.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         # The gateway may have responded already: even an empty write fails then.

@@ -14,7 +14,7 @@ from hvd_pods.pod.connections import ConnectionServer, Limits
 
 # Seconds and bytes of a request: the addresses for 1,800 peers. A full store accepts no more
 # values.
-LIMITS = Limits(seconds=3.0, size=1 << 18, connections=1024)
+STORE_LIMITS = Limits(seconds=3.0, size=1 << 18, connections=1024)
 MAX_STORED_BYTES = 1 << 26
 # The maximum request size in bytes before the sender has sent the secret: the secret needs fewer.
 # All connections together then take 1 MiB. With the limit for ranks they would take 256 MiB.
@@ -37,7 +37,7 @@ def format_answer(status: bytes, content: bytes = b"") -> bytes:
 class GlooStore:
     """Serves at an address of this pod while `serve` runs. Raises OSError."""
 
-    def __init__(self, address: str, secret: str, limits: Limits = LIMITS) -> None:
+    def __init__(self, address: str, secret: str, limits: Limits = STORE_LIMITS) -> None:
         self._introduction = f"HVD {secret} HTTP/1.0".encode()
         self._known: set[str] = set()
         self._values: dict[bytes, bytes] = {}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.agent.banner import MARK
+from hvd_pods.agent.banner import BANNER_MARK
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.statefulsets import provide, scale
@@ -63,7 +63,9 @@ from hvd_pods.shared.paths import PROGRAMS
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run, parse_run
 
-REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
+RUN_NOT_ENDED_REMEDY = (
+    "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
+)
 # What the test says of the NetworkPolicy, unless nothing enforces it.
 ENFORCED = "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
 UNKNOWN = "whether the NetworkPolicy is enforced is not known"
@@ -244,7 +246,7 @@ class SelftestEffectRunner(EffectRunner):
 
         The proxy of a service mesh accepts any connection.
         """
-        expected = MARK.encode()
+        expected = BANNER_MARK.encode()
         try:
             connection = socket.create_connection(
                 (address, self._run.agent_port), CONNECT_TIMEOUT_SECONDS
@@ -276,7 +278,9 @@ def wait_for_end(api: Api, name: str, until: float, timing: Timing = TIMING) -> 
         if has_ended(api, name, max(0.0, seconds_left)):
             return
         if seconds_left < 0:
-            raise RunError(f"the run has not ended within {timing.limit_seconds:.0f} s: {REMEDY}")
+            raise RunError(
+                f"the run has not ended within {timing.limit_seconds:.0f} s: {RUN_NOT_ENDED_REMEDY}"
+            )
         if not is_waiting:
             log(f"waiting for the run to end: {name}")
             is_waiting = True
@@ -345,7 +349,9 @@ def main(connect: Callable[[], Api] = Api, timing: Timing = TIMING) -> int:
     except (RunError, ApiError) as error:
         problem = error if isinstance(error, RunError) else RunError(str(error))
     if problem and time.monotonic() - began >= timing.limit_seconds:
-        problem = RunError(f"the test did not end within {timing.limit_seconds:.0f} s: {REMEDY}")
+        problem = RunError(
+            f"the test did not end within {timing.limit_seconds:.0f} s: {RUN_NOT_ENDED_REMEDY}"
+        )
     code = report_failure(problem) if problem else 0
     log("the test passed" if code == 0 else f"the test failed with exit code {code}")
     return code

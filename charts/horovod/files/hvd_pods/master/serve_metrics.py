@@ -9,13 +9,13 @@ from hvd_pods.rules.state import RunState
 from hvd_pods.shared.run_events import RunEvent
 
 # Before the first stage.
-STARTING = "Starting"
-STAGES = (STARTING, *(event.reason for event in RunEvent if event.sets_stage))
+STARTING_STAGE = "Starting"
+STAGES = (STARTING_STAGE, *(event.reason for event in RunEvent if event.sets_stage))
 
 
 def make_page(state: RunState) -> str:
     """Return the master's metrics as text."""
-    stage = state.stage.reason if state.stage else STARTING
+    stage = state.stage.reason if state.stage else STARTING_STAGE
     samples = [
         Sample("hvdchart_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES
     ]

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, Sequence
 
-FAILED = 255
+SSH_FAILURE_STATUS = 255
 # Options without a value. They concern terminals, addresses, versions and forwarding, which the
 # agent does not have; -n is obeyed. -f (ssh continues in the background) and -N (ssh starts no
 # program) are refused.
@@ -48,7 +48,7 @@ SETTINGS = {
 }
 # Waits for the exit code on a descriptor. The end of the gateway ends it, too.
 WAITS_ON = 3
-WAIT = f'read -r code <&{WAITS_ON} && exit "$code"; exit {FAILED}'
+WAIT = f'read -r code <&{WAITS_ON} && exit "$code"; exit {SSH_FAILURE_STATUS}'
 
 
 class UsageError(Exception):
@@ -96,7 +96,7 @@ def _take_options(rest: list[str]) -> bool:
 
 def refuse(problem: object) -> NoReturn:
     print(f"[hvd] error: ssh: {problem}", file=sys.stderr, flush=True)
-    sys.exit(FAILED)
+    sys.exit(SSH_FAILURE_STATUS)
 
 
 def main() -> NoReturn:

@@ -21,7 +21,7 @@ from hvd_pods.pod import packages
 from hvd_pods.shared.paths import CODE
 
 # The key of the ConfigMap with an archive of a folder. Every other key is a file.
-ARCHIVE = "archive.tgz"
+CODE_ARCHIVE = "archive.tgz"
 # The argument after which this program keeps the packages of an earlier run.
 KEEP_PACKAGES = "keep-packages"
 
@@ -47,12 +47,12 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     content = io.BytesIO()
     # mtime 0: the same code results in the same bytes.
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
-        if ARCHIVE in files:
-            with tarfile.open(fileobj=io.BytesIO(files[ARCHIVE])) as folder:
+        if CODE_ARCHIVE in files:
+            with tarfile.open(fileobj=io.BytesIO(files[CODE_ARCHIVE])) as folder:
                 for member in folder:
                     file_content = folder.extractfile(member) if member.isfile() else None
                     archive.addfile(member, file_content)
-        for name in sorted(files.keys() - {ARCHIVE}):
+        for name in sorted(files.keys() - {CODE_ARCHIVE}):
             member = tarfile.TarInfo(name)
             member.size = len(files[name])
             archive.addfile(member, io.BytesIO(files[name]))
@@ -114,7 +114,7 @@ def replace(name: str, content: bytes, code: Path, *, keeps_packages: bool) -> i
         return 1
     kept_folders = {directory}
     if keeps_packages:
-        kept_folders.add(code / packages.FOLDER.name)
+        kept_folders.add(code / packages.PACKAGES_FOLDER.name)
     for other in code.iterdir():
         if other not in kept_folders:
             shutil.rmtree(other, ignore_errors=True)

@@ -53,7 +53,7 @@ MAX_LABELS = 16
 MAX_LABEL_NAME_CHARACTERS = 100
 MAX_LABEL_VALUE_CHARACTERS = 400
 # Limits for HTTP clients. They allow for a scraper on a busy machine.
-LIMITS = Limits(seconds=10.0, size=16384, connections=64)
+METRICS_LIMITS = Limits(seconds=10.0, size=16384, connections=64)
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
 OTHER = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n\r\n"
 # A page is reused for this many times the seconds that it took to create.
@@ -203,7 +203,7 @@ def make_server(
             until = now + reuse_factor * (now - began)
         return answer
 
-    return ConnectionServer("", port, b"\r\n\r\n", serve_page, LIMITS)
+    return ConnectionServer("", port, b"\r\n\r\n", serve_page, METRICS_LIMITS)
 
 
 def start(page: Callable[[], str]) -> None:

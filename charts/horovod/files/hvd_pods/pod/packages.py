@@ -31,7 +31,7 @@ from hvd_pods.shared.pip_output import (
     summarize,
 )
 
-FOLDER = Path(paths.PACKAGES)
+PACKAGES_FOLDER = Path(paths.PACKAGES)
 # A link to the environment that ranks use. Its path never changes, so that all processes know it.
 CURRENT = "current"
 COMPLETE = "complete"
@@ -74,7 +74,7 @@ def add_to(environment: Mapping[str, str]) -> dict[str, str]:
     The libraries of an MPI among the packages are found only if the image has no MPI: otherwise,
     the image's mpirun would start ranks with libraries that do not belong to it.
     """
-    current = FOLDER / CURRENT
+    current = PACKAGES_FOLDER / CURRENT
     added = {
         "PYTHONPATH": _join(str(current / "site"), environment.get("PYTHONPATH")),
         # After the image's programs: the environment has a python3 of its own.
@@ -93,7 +93,7 @@ def _join(*paths: str | None) -> str:
 
 def drop_installed(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Python does not find the packages of an earlier run."""
-    packages_prefix = f"{FOLDER / CURRENT}/"
+    packages_prefix = f"{PACKAGES_FOLDER / CURRENT}/"
     words = environment.get("PYTHONPATH", "").split(":")
     return {
         **environment,
@@ -119,23 +119,23 @@ def install(code: Path, timeout_seconds: float) -> str:
     `timeout_seconds`, and ConfigurationError when a retry cannot help.
     """
     try:
-        FOLDER.mkdir(exist_ok=True)
-        with (FOLDER / "lock").open("w") as lock:
+        PACKAGES_FOLDER.mkdir(exist_ok=True)
+        with (PACKAGES_FOLDER / "lock").open("w") as lock:
             # The pip of an earlier master may still be running.
             fcntl.flock(lock, fcntl.LOCK_EX)
-            environment = FOLDER / identify(code)
+            environment = PACKAGES_FOLDER / identify(code)
             done = "nothing: the packages are there from an earlier run"
             if not (environment / COMPLETE).exists():
                 # Remove the environments of earlier runs or of an interrupted pip.
-                for entry in FOLDER.iterdir():
+                for entry in PACKAGES_FOLDER.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
                 done = _fill(environment, code, timeout_seconds)
                 (environment / COMPLETE).touch()
-            beside = FOLDER / f"{CURRENT}.new"
+            beside = PACKAGES_FOLDER / f"{CURRENT}.new"
             beside.unlink(missing_ok=True)
             beside.symlink_to(environment.name)
-            beside.replace(FOLDER / CURRENT)
+            beside.replace(PACKAGES_FOLDER / CURRENT)
     except OSError as problem:
         raise ConfigurationError(f"{problem}: {INSTEAD}") from problem
     return done

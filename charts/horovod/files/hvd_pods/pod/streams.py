@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-CHUNK = 1 << 16
+# The most bytes to pass to the kernel, or to read from it, at once.
+IO_CHUNK_BYTES = 1 << 16
 # The most bytes to buffer until the end of their line arrives.
 MAX_LINE_BYTES = 1 << 20
 
@@ -41,7 +42,7 @@ class Stream:
         target has no reader any more.
         """
         try:
-            data = os.read(self.source, CHUNK)
+            data = os.read(self.source, IO_CHUNK_BYTES)
         except BlockingIOError:
             return False
         # A progress bar goes back to the beginning of its line instead of ending it. The buffered

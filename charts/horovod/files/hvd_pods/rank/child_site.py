@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A folder that contains only a link to this file.
 HERE = os.path.dirname(__file__)
 # The parent of the package `hvd_pods`.
-PROGRAMS = os.readlink(__file__).rsplit("/", 3)[0]
+PROGRAMS_PARENT = os.readlink(__file__).rsplit("/", 3)[0]
 
 
 def report_end(rank: int) -> None:
@@ -45,7 +45,7 @@ def notify(rank: int, error: BaseException, path: "List[str]") -> None:
     before = sys.path
     try:
         # Exclude the script's folder: its modules may have any name.
-        sys.path = [PROGRAMS, *path]
+        sys.path = [PROGRAMS_PARENT, *path]
         from hvd_pods.rank import exception_notice
 
         exception_notice.notify(os.environ, rank, error)
@@ -59,7 +59,7 @@ def count_steps(rank: int) -> None:
     """Count the steps of the script. An error here must not change the script's behavior."""
     before = list(sys.path)
     try:
-        sys.path.insert(0, PROGRAMS)
+        sys.path.insert(0, PROGRAMS_PARENT)
         from hvd_pods.rank import step_count
 
         step_count.begin(rank)

@@ -17,10 +17,10 @@ from contextlib import suppress
 from hvd_pods.shared import files
 
 # The CUDA runtime that PyTorch, TensorFlow and JAX bring. NVIDIA's own images set a variable.
-PACKAGES = "lib/python3*/*-packages/nvidia_cuda_runtime*.dist-info"
-VARIABLE = "CUDA_VERSION"
+CUDA_PACKAGES = "lib/python3*/*-packages/nvidia_cuda_runtime*.dist-info"
+CUDA_VERSION_VARIABLE = "CUDA_VERSION"
 PREFIXES = (os.path.dirname(os.path.dirname(sys.executable)), "/usr/local")
-VERSION = "/proc/driver/nvidia/version"
+DRIVER_VERSION_FILE = "/proc/driver/nvidia/version"
 
 
 def read_cuda() -> int:
@@ -39,16 +39,16 @@ def find_problem(
     environment: Mapping[str, str],
     cuda: int,
     prefixes: Sequence[str] = PREFIXES,
-    version: str = VERSION,
+    version: str = DRIVER_VERSION_FILE,
 ) -> str | None:
     """Return the problem of a driver that supports this CUDA (see `read_cuda`), or None.
 
     `prefixes` are the folders above those of Python's packages. `version` is the file in which the
     kernel reports the driver's own version.
     """
-    paths = [path for prefix in prefixes for path in glob.glob(f"{prefix}/{PACKAGES}")]
+    paths = [path for prefix in prefixes for path in glob.glob(f"{prefix}/{CUDA_PACKAGES}")]
     versions = [path.rsplit("-", 2)[1][: -len(".dist")] for path in paths]
-    image = min(versions, default=environment.get(VARIABLE, ""))
+    image = min(versions, default=environment.get(CUDA_VERSION_VARIABLE, ""))
     major = image.split(".")[0]
     if not cuda or not major.isdecimal() or int(major) <= cuda // 1000:
         return None

@@ -20,7 +20,7 @@ from hvd_pods.pod import notices, processes
 from hvd_pods.shared import files, paths
 from hvd_pods.shared.contract import FENCE, RUN_ID
 
-FOLDER = f"{paths.GENERATED}/ranks"
+RANKS_FOLDER = f"{paths.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
 HIGH = 512
 # At this real-time signal, a rank writes its Python stack to a file. No known library uses this
@@ -44,7 +44,7 @@ def register(rank: int, pid: int) -> None:
     address = os.environ.get(notices.ADDRESS, "")
     fence = os.environ.get(FENCE, "")
     run = os.environ.get(RUN_ID, "")
-    beside = os.path.join(FOLDER, f".{rank}")
+    beside = os.path.join(RANKS_FOLDER, f".{rank}")
     try:
         began = processes.read_stat(pid)[19]
     except OSError:
@@ -57,7 +57,7 @@ def register(rank: int, pid: int) -> None:
         with open(descriptor, "w", encoding="utf-8") as file:
             json.dump(RankScript(rank, pid, began, address, fence, run), file)
         # Replace the file in one step, because the worker may read it at any moment.
-        os.replace(beside, os.path.join(FOLDER, str(rank)))
+        os.replace(beside, os.path.join(RANKS_FOLDER, str(rank)))
     except OSError as problem:
         # This is not a worker, or its memory volume is full.
         if os.path.exists(paths.GENERATED):
@@ -65,14 +65,17 @@ def register(rank: int, pid: int) -> None:
 
 
 def _make_folder() -> None:
-    """Create FOLDER. Raises FileNotFoundError outside of a worker, where its parent is missing."""
+    """Create RANKS_FOLDER.
+
+    Raises FileNotFoundError outside of a worker, where its parent is missing.
+    """
     with suppress(FileExistsError):
-        os.mkdir(FOLDER)
+        os.mkdir(RANKS_FOLDER)
 
 
 def stack_file(rank: int) -> str:
     """Return the file to which a rank writes its Python stack on request (worker/stacks.py)."""
-    return os.path.join(FOLDER, f"{rank}.stack")
+    return os.path.join(RANKS_FOLDER, f"{rank}.stack")
 
 
 def open_stack_file(rank: int) -> int:
@@ -91,7 +94,7 @@ def open_stack_file(rank: int) -> int:
 
 def running() -> Iterator[RankScript]:
     """Yield the scripts that have not ended, in the order of their ranks."""
-    names = files.list_names(FOLDER)
+    names = files.list_names(RANKS_FOLDER)
     for rank in sorted(int(name) for name in names if name.isdecimal()):
         script = find(rank)
         try:
@@ -122,7 +125,7 @@ def find(rank: int) -> RankScript | None:
     Return None without an entry, or for an entry that `register` did not write.
     """
     try:
-        return RankScript(*json.loads(files.read(os.path.join(FOLDER, str(rank)))))
+        return RankScript(*json.loads(files.read(os.path.join(RANKS_FOLDER, str(rank)))))
     except (OSError, ValueError, TypeError):
         # A script may have written the file.
         return None
@@ -148,7 +151,7 @@ def was_asked_to_end(script: RankScript) -> bool:
 
 
 def _request_path(script: RankScript) -> str:
-    return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
+    return os.path.join(RANKS_FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
 
 
 @contextmanager
@@ -157,7 +160,7 @@ def waiting() -> Iterator[None]:
 
     Raises OSError where the memory volume is full.
     """
-    marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
+    marker = os.path.join(RANKS_FOLDER, f"{os.getpid()}.waits")
     os.close(os.open(marker, os.O_CREAT))
     try:
         yield
@@ -167,7 +170,7 @@ def waiting() -> Iterator[None]:
 
 def is_any_waiting() -> bool:
     """Return whether a rank waits to report the end of its script; killed ranks do not count."""
-    for name in files.list_names(FOLDER):
+    for name in files.list_names(RANKS_FOLDER):
         pid, _, end = name.partition(".")
         if end == "waits" and os.path.exists(f"/proc/{pid}"):
             return True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GUARD = "hvd-guard"
 # The worker writes this file. Without it, ranks start cold and log no reason.
 DESCRIPTION = f"{paths.GENERATED}/warm.json"
-SOCKET = f"{paths.GENERATED}/warm.sock"
+WARM_SOCKET = f"{paths.GENERATED}/warm.sock"
 # This file exists while the warm process has its modules imported.
 READY = f"{paths.GENERATED}/warm.ready"
 # A client sends this when it is ready to pass on signals: no signal has this number.
@@ -86,13 +86,13 @@ def _connect() -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(WARM_TIMEOUT_SECONDS)
     try:
-        connection.connect(SOCKET)
+        connection.connect(WARM_SOCKET)
     except OSError as problem:
         connection.close()
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
     if peer_uid(connection) != os.geteuid():
         connection.close()
-        raise ColdStart(f"{SOCKET} belongs to another user")
+        raise ColdStart(f"{WARM_SOCKET} belongs to another user")
     return connection
 
 

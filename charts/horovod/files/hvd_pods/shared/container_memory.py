@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hvd_pods.shared.paths import CGROUPS
 
-LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+MEMORY_LIMIT_FILES = ("memory.max", "memory/memory.limit_in_bytes")
 EVENTS = ("memory.events", "memory/memory.oom_control")
 # The value of version 1 for no limit is slightly lower than this.
 NO_LIMIT = 1 << 62
@@ -17,7 +17,7 @@ NO_LIMIT = 1 << 62
 
 def limit(root: str = CGROUPS) -> int | None:
     """Return the container's memory limit in bytes; None if there is none, or it is unknown."""
-    text = _read(root, LIMITS).strip()
+    text = _read(root, MEMORY_LIMIT_FILES).strip()
     number = int(text) if text.isdecimal() else NO_LIMIT
     return number if number < NO_LIMIT else None
 

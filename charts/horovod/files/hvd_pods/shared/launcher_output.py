@@ -11,7 +11,7 @@ import re
 # that the rank writes separately, as C++ does. The chart writes `[1]<stdout>:`, Open MPI 4 with
 # --tag-output `[1,1]<stdout>:`, and Open MPI 5 with `--output tag-fullname`
 # `[prterun-host@1,1]<stdout>: `, with a space.
-_TAG = re.compile(
+_RANK_TAG = re.compile(
     r"^\[(?:(?:\d+|(?P<prterun>[^][]*)),)?(?P<rank>\d{1,7})\]<std(?:out|err)>:(?(prterun) ?)"
 )
 # The lines at the beginning of a launcher's report of a failure.
@@ -32,7 +32,7 @@ TENSORFLOW_NOTES = (
 
 def split_tag(line: str) -> tuple[int | None, str]:
     """Return the rank of the tag before a line, or None, and the line without its tags."""
-    tag = _TAG.match(line)
+    tag = _RANK_TAG.match(line)
     if not tag:
         return None, line
     return int(tag["rank"]), line[tag.end() :].replace(tag[0], "")

@@ -12,7 +12,7 @@ START_RETRY_SECONDS = 10.0
 # Seconds for which a call between two attempts is repeated, and the longest wait for its response.
 RESTART_RETRY_SECONDS = 2.0
 # Annotations of a Job.
-NOTES = (CLEANUP, QUEUE, LEASE, RENEWED)
+KEPT_ANNOTATIONS = (CLEANUP, QUEUE, LEASE, RENEWED)
 # The fields of a pod or a Job that decisions need: its environment and other annotations may
 # contain secrets.
 DECISIVE_FIELDS = {
@@ -24,14 +24,14 @@ DECISIVE_FIELDS = {
 def shorten(item: Object) -> Object:
     """Return the parts of an object that decisions need: DECISIVE_FIELDS, annotations, status.
 
-    Of the annotations, only NOTES are kept. Parts that the object lacks are empty.
+    Of the annotations, only KEPT_ANNOTATIONS are kept. Parts that the object lacks are empty.
     """
     parts = {
         part: {name: value for name, value in item.get(part, {}).items() if name in names}
         for part, names in DECISIVE_FIELDS.items()
     }
     annotations = item["metadata"].get("annotations", {})
-    notes = {name: annotations[name] for name in NOTES if name in annotations}
+    notes = {name: annotations[name] for name in KEPT_ANNOTATIONS if name in annotations}
     if notes:
         parts["metadata"]["annotations"] = notes
     return {**parts, "status": item.get("status", {})}

@@ -21,7 +21,7 @@ UNREACHABLE = re.compile(
 )
 # The parts of requirements.txt and the files that it names that must not be shown: the values of
 # variables, which pip expands, and the part of an address before its host.
-VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+VARIABLE_REFERENCE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
 # The part of an address before its host, up to the last @, as a password may have any character.
 # And the values of its query, some of which are signatures.
@@ -49,7 +49,7 @@ def find_secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
             text = read_file(path).decode(errors="replace")
         except OSError:
             continue
-        values |= {variables.get(name, "") for name in VARIABLE.findall(text)}
+        values |= {variables.get(name, "") for name in VARIABLE_REFERENCE.findall(text)}
         named = {Path(os.path.normpath(path.parent / name)) for name in NAMED_FILE.findall(text)}
         files += named.difference(files)
     return values

@@ -28,7 +28,7 @@ PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("pod_problems.json").read_text(encoding="utf-8")
 )
 # Waiting reasons of a container that starts normally.
-STARTING = (None, "ContainerCreating", "PodInitializing")
+STARTING_REASONS = (None, "ContainerCreating", "PodInitializing")
 SCHEDULER = "default-scheduler"
 # Longer messages repeat themselves; the first part says what happened.
 _short = partial(one_line, longest=300)
@@ -116,7 +116,7 @@ def _diagnose_scheduling(pod: Object) -> Diagnosis | None:
 def _diagnose_start(states: Sequence[Object], events: Sequence[Object]) -> Diagnosis | None:
     """Explain containers that are being created by the warnings at the end of a pod's events."""
     waiting = [(state.get("state") or {}).get("waiting") or {} for state in states]
-    if not any(state.get("reason") in STARTING[1:] for state in waiting):
+    if not any(state.get("reason") in STARTING_REASONS[1:] for state in waiting):
         return None
     for event in reversed(events):
         if event.get("type") != "Warning":
@@ -212,7 +212,7 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
             return diagnosis._replace(is_problem=False)
         again = find_known_problem("container", reason) or {"remedy": ""}
         return diagnosis._replace(remedy=diagnosis.remedy or again["remedy"])
-    if reason in ("", *STARTING):
+    if reason in ("", *STARTING_REASONS):
         return None
     message = str(waiting.get("message", ""))
     image = str(container.get("image", ""))

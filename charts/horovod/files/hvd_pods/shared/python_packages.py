@@ -6,6 +6,6 @@ import json
 from pathlib import Path
 
 # Module -> package.
-PACKAGES: dict[str, str] = json.loads(
+PACKAGE_OF_MODULE: dict[str, str] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )

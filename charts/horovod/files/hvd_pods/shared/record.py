@@ -19,7 +19,7 @@ LEASE_KEPT = "kept"
 # The most losses of a run to write and to read.
 MAX_LOSSES = 100
 # Larger numbers are not valid steps, seconds or losses.
-MAX_NUMBER = 10**15
+MAX_RECORD_NUMBER = 10**15
 
 
 class RecordKey:
@@ -150,6 +150,6 @@ def read_count(content: Mapping[str, Any], name: str) -> int | None:
 def _read_number(content: Mapping[str, Any], name: str) -> float | None:
     """Return a number of an entry; None if it is missing or too large to be valid."""
     value = content.get(name)
-    if isinstance(value, (int, float)) and -MAX_NUMBER <= value <= MAX_NUMBER:
+    if isinstance(value, (int, float)) and -MAX_RECORD_NUMBER <= value <= MAX_RECORD_NUMBER:
         return float(value)
     return None

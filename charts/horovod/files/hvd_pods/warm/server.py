@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
-PROGRAMS = os.path.abspath(__file__).rsplit("/", 3)[0]
-sys.path[0] = PROGRAMS
+PROGRAMS_PARENT = os.path.abspath(__file__).rsplit("/", 3)[0]
+sys.path[0] = PROGRAMS_PARENT
 from hvd_pods.warm import service
 
 # The ranks' scripts must find only their own modules.
-sys.path.remove(PROGRAMS)
+sys.path.remove(PROGRAMS_PARENT)
 service.main(globals())

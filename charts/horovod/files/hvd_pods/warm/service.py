@@ -91,10 +91,10 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
         log(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
         # Importing again beside running ranks could use up the memory that they need: no other rank
         # finds the socket until the guards of all of them have closed the other end.
-        hidden = Path(warm_client.SOCKET).rename(f"{warm_client.SOCKET}.hidden")
+        hidden = Path(warm_client.WARM_SOCKET).rename(f"{warm_client.WARM_SOCKET}.hidden")
         os.read(reader, 1)
         os.close(reader)
-        hidden.rename(warm_client.SOCKET)
+        hidden.rename(warm_client.WARM_SOCKET)
     log("ranks start cold from now on")
     return None
 

@@ -25,8 +25,7 @@ from types import FrameType
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.agent import frames, keys
-from hvd_pods.agent import start_request as requests
+from hvd_pods.agent import frames, keys, start_request
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.pod import processes, ranks_program
 from hvd_pods.pod.reporting import log, report_failure
@@ -70,7 +69,7 @@ class Client:
         # None before the first byte arrives, and after the connection ends.
         self.channel: frames.Channel | None = None
         self.nonce = ""
-        self.request: requests.StartRequest | None = None
+        self.request: start_request.StartRequest | None = None
         self.program: Program | None = None
         # Frames for the program that arrived before the program started, and their bytes.
         self.early_frames: list[tuple[bytes, bytes]] = []
@@ -111,8 +110,8 @@ class Agent:
         self._pending_clients: list[Client] = []
         self._agent_connections: list[Client] = []
         # Agent connections that wait until the processes of earlier attempts have ended.
-        self._waiting_for_fence: dict[Client, requests.StartRequest] = {}
-        self._lines: list[float] = []
+        self._waiting_for_fence: dict[Client, start_request.StartRequest] = {}
+        self._log_times: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -183,7 +182,7 @@ class Agent:
         for client, request in self._take_waiting_for_fence().items():
             self._start(client, request)
 
-    def _take_waiting_for_fence(self) -> dict[Client, requests.StartRequest]:
+    def _take_waiting_for_fence(self) -> dict[Client, start_request.StartRequest]:
         waiting = self._waiting_for_fence
         self._waiting_for_fence = {}
         return waiting
@@ -286,8 +285,8 @@ class Agent:
     def _handle_request(self, client: Client, content: bytes) -> None:
         """Handle a request; start its program when no process of an earlier attempt is left."""
         try:
-            request = requests.parse(content, client.nonce)
-        except requests.RequestError as problem:
+            request = start_request.parse(content, client.nonce)
+        except start_request.RequestError as problem:
             raise RefusedClientError(str(problem)) from problem
         client.request = request
         if len(self._agent_connections) >= self._limits.agent_connections:
@@ -310,7 +309,7 @@ class Agent:
         else:
             self._start(client, request)
 
-    def _start(self, client: Client, request: requests.StartRequest) -> None:
+    def _start(self, client: Client, request: start_request.StartRequest) -> None:
         try:
             program = Program(
                 self._loop,
@@ -358,7 +357,9 @@ class Agent:
             return
         self._update(client)
 
-    def _finish(self, client: Client, request: requests.StartRequest, program: Program) -> None:
+    def _finish(
+        self, client: Client, request: start_request.StartRequest, program: Program
+    ) -> None:
         """End an agent connection when its program has ended and all its output is sent."""
         if program.is_orphaned:
             self._end_orphans(client)
@@ -439,13 +440,13 @@ class Agent:
     def _log(self, message: str) -> None:
         """Log a line about a client, within the limit on lines."""
         now = time.monotonic()
-        self._lines = [
+        self._log_times = [
             logged_at
-            for logged_at in self._lines
+            for logged_at in self._log_times
             if now - logged_at < self._limits.lines_interval_seconds
         ]
-        if len(self._lines) < self._limits.lines:
-            self._lines.append(now)
+        if len(self._log_times) < self._limits.lines:
+            self._log_times.append(now)
             log(f"agent: {message}")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from hvd_pods.shared import contract
 
 # The same folder as in library/keep/worker.py.
-FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
-KEPT_FOLDER = Path(os.environ.get(contract.KEEP_FOLDER, FOLDER))
+DEFAULT_KEPT_FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
+KEPT_FOLDER = Path(os.environ.get(contract.KEEP_FOLDER, DEFAULT_KEPT_FOLDER))
 
 
 def has_states() -> bool:

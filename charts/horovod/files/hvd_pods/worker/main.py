@@ -66,7 +66,7 @@ def remove_left_folders(temporary: Path) -> None:
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     """Start a process that imports the modules; ranks connect to its socket."""
-    for path in (warm_client.SOCKET, warm_client.DESCRIPTION):
+    for path in (warm_client.WARM_SOCKET, warm_client.DESCRIPTION):
         Path(path).unlink(missing_ok=True)
     # launch.preload, or the modules that the image names.
     modules = environment.get(contract.PRELOAD, "").replace(",", " ").split()
@@ -81,7 +81,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
-    listener.bind(warm_client.SOCKET)
+    listener.bind(warm_client.WARM_SOCKET)
     os.umask(before)
     listener.listen(socket.SOMAXCONN)
     number = listener.detach()

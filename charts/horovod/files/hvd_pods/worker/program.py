@@ -9,10 +9,8 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
 from hvd_pods.pod import processes
+from hvd_pods.pod.streams import IO_CHUNK_BYTES
 from hvd_pods.worker import io_loop, supervisor
-
-# The most bytes to read or write at once.
-CHUNK = 1 << 16
 
 
 class Listener(NamedTuple):
@@ -111,7 +109,7 @@ class Program:
         return lambda: self._read(end)
 
     def _read(self, end: int) -> None:
-        data = os.read(end, CHUNK)
+        data = os.read(end, IO_CHUNK_BYTES)
         if data:
             self._listener.output(self._outputs[end], data)
             return
@@ -123,7 +121,7 @@ class Program:
         taken = 0
         try:
             while self._unread and self._stdin is not None:
-                number = os.write(self._stdin, self._unread[:CHUNK])
+                number = os.write(self._stdin, self._unread[:IO_CHUNK_BYTES])
                 del self._unread[:number]
                 taken += number
         except BlockingIOError:

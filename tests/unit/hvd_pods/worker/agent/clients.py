@@ -60,11 +60,11 @@ class Client:
         self.connection = connection
 
     def send(self, kind: bytes, content: bytes) -> None:
-        self.connection.sendall(frames.HEADER.pack(kind, len(content)) + content)
+        self.connection.sendall(frames.FRAME_HEADER.pack(kind, len(content)) + content)
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the next frame. Raises OSError, ConnectionResetError at the end."""
-        kind, length = frames.HEADER.unpack(self._read(frames.HEADER.size))
+        kind, length = frames.FRAME_HEADER.unpack(self._read(frames.FRAME_HEADER.size))
         return kind, self._read(length)
 
     def receive_until(self, kind: bytes) -> bytes:

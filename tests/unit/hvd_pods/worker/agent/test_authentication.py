@@ -158,7 +158,7 @@ def test_tls_1_2_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
     [
         b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.2\r\n",
-        frames.HEADER.pack(frames.REQUEST, 2) + b"{}",
+        frames.FRAME_HEADER.pack(frames.REQUEST, 2) + b"{}",
     ],
     ids=["http", "ssh", "frame"],
 )

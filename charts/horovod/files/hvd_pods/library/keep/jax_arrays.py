@@ -12,7 +12,7 @@ from .arrays import numpy_module
 # From where to where an array goes in each dimension of a larger one.
 Span = Tuple[Tuple[int, int], ...]
 # The first version of JAX that has what keep needs for several processes: jax.shard_map().
-NEEDED = "0.6.1"
+OLDEST_JAX_VERSION = "0.6.1"
 
 
 def find_jax() -> Any:
@@ -108,7 +108,7 @@ def names_axis(leaf: Any) -> bool:
 
 
 def is_too_old(leaf: Any) -> bool:
-    """Return whether a leaf belongs to several processes of a JAX older than NEEDED."""
+    """Return whether a leaf belongs to several processes of a JAX older than OLDEST_JAX_VERSION."""
     if not is_array(leaf):
         return False
     jax = find_jax()

@@ -15,8 +15,8 @@ from .packed_content import HEADER_SIZE, PackedContent, align
 
 # What a packed state begins with: a mark, the key, the bytes of the description and of the whole,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
-HEADER = struct.Struct("<8sqqQQQI")
-MARK = b"hvdkeep4"
+PACKED_STATE_HEADER = struct.Struct("<8sqqQQQI")
+PACKED_STATE_MARK = b"hvdkeep4"
 # The notes of a shared state that the worker reads (worker/save_states.py): the file of its
 # checkpoint, and the number of ranks without which it is of no use, empty where any number has one.
 CHECKPOINT = "checkpoint"
@@ -95,7 +95,7 @@ class PackedState(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a packed state of another module.
         """
-        data = align(HEADER_SIZE + HEADER.unpack_from(self.header)[4])
+        data = align(HEADER_SIZE + PACKED_STATE_HEADER.unpack_from(self.header)[4])
 
         def build(node: Any) -> Any:
             if not isinstance(node, dict):
@@ -161,8 +161,9 @@ def read_header(place: str, raw: memoryview) -> Header:
     if len(raw) < HEADER_SIZE:
         raise ValueError(f"{place} is too short for a state")
     header = bytes(raw[:HEADER_SIZE])
-    mark, series, step, launch, described, size, checksum = HEADER.unpack_from(header)
-    if mark != MARK or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(header[: HEADER.size]):
+    mark, series, step, launch, described, size, checksum = PACKED_STATE_HEADER.unpack_from(header)
+    (checked,) = SUM.unpack_from(header, PACKED_STATE_HEADER.size)
+    if mark != PACKED_STATE_MARK or checked != zlib.crc32(header[: PACKED_STATE_HEADER.size]):
         raise ValueError(f"{place} has no complete state")
     if not HEADER_SIZE + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
@@ -200,7 +201,9 @@ def notes_of(packed: PackedState) -> dict[str, str]:
 
 def summed_header(packed: PackedState, checksum: int) -> bytes:
     """Return the header, with a checksum, that a packed state of the memory has on a volume."""
-    header = HEADER.pack(*HEADER.unpack_from(packed.header)[:-1], checksum)
+    header = PACKED_STATE_HEADER.pack(
+        *PACKED_STATE_HEADER.unpack_from(packed.header)[:-1], checksum
+    )
     return (header + SUM.pack(zlib.crc32(header))).ljust(HEADER_SIZE, b"\0")
 
 
@@ -220,5 +223,5 @@ def put_tensor(view: memoryview, offset: int, tensor: Any) -> None:
 def header_of(key: StepKey, content: PackedContent, checksum: int = 0) -> bytes:
     """Return the header of a packed state, which is written last and makes the state count."""
     described = len(content.description)
-    header = HEADER.pack(MARK, *key, described, content.size, checksum)
+    header = PACKED_STATE_HEADER.pack(PACKED_STATE_MARK, *key, described, content.size, checksum)
     return header + SUM.pack(zlib.crc32(header))

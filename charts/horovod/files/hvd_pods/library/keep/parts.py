@@ -6,10 +6,17 @@ import copy
 from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
-from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, name_children, rebuild
+from .jax_arrays import (
+    OLDEST_JAX_VERSION,
+    form_of_tree,
+    is_spread,
+    is_too_old,
+    name_children,
+    rebuild,
+)
 from .packed_content import PLAIN
 from .packed_state import UNUSABLE, PackedState
-from .shard_parts import KERAS, REFUSED, find_sharded, leaves
+from .shard_parts import KERAS, REFUSED_TYPES, find_sharded, leaves
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
@@ -116,19 +123,21 @@ def check(name: str, part: Any) -> None:
             f"keep: {name} has no variables yet, so that nothing of it would be kept: build the "
             "model first, as with model.build(input_shape)"
         )
-    kinds = find_sharded(part) & {*REFUSED}
+    kinds = find_sharded(part) & {*REFUSED_TYPES}
     values = [
         getattr(variable, "value", None) for variable in variables_of(name_children(part)) or ()
     ]
     if any(map(is_too_old, [*leaves(part), *values])):
         raise ValueError(
             f"keep: {name} has arrays of JAX in several processes, which keep does not support "
-            f"with this version of it: install JAX {NEEDED} or newer"
+            f"with this version of it: install JAX {OLDEST_JAX_VERSION} or newer"
         )
     if any(map(is_spread, values)):
         kinds.add(KERAS)
     for kind in sorted(kinds):
-        raise ValueError(f"keep: {name} is sharded ({kind}), which is not kept: {REFUSED[kind]}")
+        raise ValueError(
+            f"keep: {name} is sharded ({kind}), which is not kept: {REFUSED_TYPES[kind]}"
+        )
 
 
 def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:

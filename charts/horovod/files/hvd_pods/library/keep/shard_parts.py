@@ -19,7 +19,7 @@ from .ranks import Ranks
 SHARDED_TYPES = {"FSDPModule", "FullyShardedDataParallel", "DTensor", "ZeroRedundancyOptimizer"}
 # Those that are not, and what to use.
 KERAS = "keras.distribution"
-REFUSED = {
+REFUSED_TYPES = {
     KERAS: "use its DataParallel, or Keras' own checkpoints",
     "ZeROOptimizer": "use DeepSpeed's own checkpoints",
     "DeepSpeedZeroOptimizer": "use DeepSpeed's own checkpoints",
@@ -41,7 +41,7 @@ def find_sharded(part: Any) -> set[str]:
     every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves(part)]
     kinds = {kind.__name__ for leaf in every for kind in type(leaf).__mro__} & {
         *SHARDED_TYPES,
-        *REFUSED,
+        *REFUSED_TYPES,
     }
     kinds.update("FullyShardedDataParallel" for leaf in parameters if hasattr(leaf, FLAT))
     kinds.update("jax.Array" for leaf in every if is_spread(leaf))
