@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 # The names of the library, by module. A module is imported when one of its names is first used: a
 # command such as `status` needs none of them, and they take 0.2 s.
-_NAMES = {
+_PUBLIC_NAMES = {
     "hvdchart.calls.caller": ("Caller",),
     "hvdchart.calls.launch": ("close", "launch"),
     "hvdchart.errors": (
@@ -89,7 +89,7 @@ _NAMES = {
     "hvdchart.values.check_values": ("checked_values",),
     "hvdchart.values.render": ("render_values",),
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 __all__ = sorted([*_MODULES, "__version__"])  # noqa: PLE0605
 
 

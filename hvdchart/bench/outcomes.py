@@ -13,7 +13,7 @@ from hvdchart.errors import RunFailedError
 from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
 
-_MARK = "MEASURED "
+_OUTCOME_MARK = "MEASURED "
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def parse_outcome(line: str, trials: int) -> Outcome | None:
     `trials` is the number of trials. Raises RunFailedError for a line that begins like the
     driver's, but cannot be parsed.
     """
-    if not line.startswith(_MARK):
+    if not line.startswith(_OUTCOME_MARK):
         return None
     try:
-        reported = json.loads(line.removeprefix(_MARK))
+        reported = json.loads(line.removeprefix(_OUTCOME_MARK))
         speed = None if reported["speed"] is None else float(reported["speed"])
         trial = range(trials).index(reported["trial"])
         return Outcome(trial, int(reported["ranks"]), speed, str(reported["error"]))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.untrusted import one_line
 from hvdchart.calls.connection import Connection, ConnectionLostError, RanksError
-from hvdchart.calls.own_spec import PROGRAMS
+from hvdchart.calls.own_spec import CALL_PROGRAMS
 from hvdchart.doctor.rights import Right
 from hvdchart.errors import ClusterError
 from hvdchart.run.change.session import Session, lease_end
@@ -143,7 +143,7 @@ class CallRelease:
     def _server_command(self, run: RunView) -> list[str]:
         """Return the command that connects its streams to the server in the master's pod."""
         pod = running_pod(run, "master")["metadata"]["name"]
-        program = ("python3", f"{PROGRAMS}/call_server.py", "connect")
+        program = ("python3", f"{CALL_PROGRAMS}/call_server.py", "connect")
         return self.kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def why_again(self, run: RunView, *, is_new: bool, idle: float) -> str:

@@ -19,9 +19,9 @@ from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 
 # The folder of the programs in the code of the pods, and the package that contains them.
-_FOLDER = ".hvdchart"
+_HVDCHART_FOLDER = ".hvdchart"
 _IN_POD = Path(__file__).parent / "in_pod"
-PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
+CALL_PROGRAMS = f"{_HVDCHART_FOLDER}/hvdchart/calls/in_pod"
 # How often workers may be lost.
 _MAX_WORKER_LOSSES = 1000
 
@@ -46,10 +46,12 @@ def read_with_programs(
     files = list_files(code, report) if code else {}
     # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
-    ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
-    ours |= {f"{PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
+    ours = {f"{_HVDCHART_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
+    ours |= {f"{CALL_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
     pickle = Path(cloudpickle.__file__).parent
-    ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
+    ours |= {
+        f"{_HVDCHART_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")
+    }
     # Some installers replace a package's files by links.
     files |= {name: file.resolve() for name, file in ours.items()}
     values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
@@ -58,7 +60,7 @@ def read_with_programs(
 
 def plan_calls(spec: Spec, idle: float) -> Plan:
     """Plan the run that takes the calls; it ends after `idle` seconds without a call."""
-    server = ("python3", f"{PROGRAMS}/call_server.py", f"{idle:g}")
-    rank = ("python3", f"{PROGRAMS}/rank.py")
+    server = ("python3", f"{CALL_PROGRAMS}/call_server.py", f"{idle:g}")
+    rank = ("python3", f"{CALL_PROGRAMS}/rank.py")
     plan = make_plan(spec)
     return command_plan(plan, plan.spec, (*server, LAUNCH, *rank), _MAX_WORKER_LOSSES)

@@ -18,13 +18,13 @@ from hvdchart.spec.run_options import ScriptRun
 from hvdchart.text import join_names
 
 _Arguments = ParamSpec("_Arguments")
-_Made = TypeVar("_Made")
+_SettingsClass = TypeVar("_SettingsClass")
 _Owner = TypeVar("_Owner")
 _Result = TypeVar("_Result")
 
 
 # No setting is as large: Python can neither print nor convert numbers of any size.
-_MAX_NUMBER = 1e18
+_MAX_SETTING = 1e18
 
 
 def _kind(expected: str, *kinds: type) -> dict[str, Any]:
@@ -32,9 +32,12 @@ def _kind(expected: str, *kinds: type) -> dict[str, Any]:
     return {"kinds": kinds, "expected": expected}
 
 
-def _seconds(least: float, most: float, end: str = "") -> dict[str, Any]:
+def _seconds(minimum: float, maximum: float, end: str = "") -> dict[str, Any]:
     """Return the same for seconds in a range. Timers and sockets overflow with longer times."""
-    return {**_kind(f"{least:.0f} to {most:.0f} seconds{end}", Real), "range": (least, most)}
+    return {
+        **_kind(f"{minimum:.0f} to {maximum:.0f} seconds{end}", Real),
+        "range": (minimum, maximum),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +145,8 @@ def check_kinds(settings: Mapping[str, Any]) -> None:
         kinds = setting.metadata["kinds"]
         expected = setting.metadata["expected"]
         is_other = isinstance(value, bool) and bool not in kinds
-        if isinstance(value, int | float) and abs(value) > _MAX_NUMBER:
-            problem = f"got a number beyond {_MAX_NUMBER:.0e}"
+        if isinstance(value, int | float) and abs(value) > _MAX_SETTING:
+            problem = f"got a number beyond {_MAX_SETTING:.0e}"
             raise SpecError("the settings", setting.name, problem, expected)
         if is_other or not isinstance(value, kinds) or not _is_in_range(value, setting.metadata):
             raise SpecError("the settings", setting.name, f"got {value!r}", expected)
@@ -153,26 +156,28 @@ def _is_in_range(value: Any, metadata: Mapping[str, Any]) -> bool:
     """Return whether a number is in the range of its setting, if that has one; NaN is in none."""
     if "range" not in metadata:
         return True
-    least, most = metadata["range"]
-    return bool(least <= value <= most)
+    minimum, maximum = metadata["range"]
+    return bool(minimum <= value <= maximum)
 
 
-class FieldsAsArguments(Generic[_Arguments, _Made]):
+class FieldsAsArguments(Generic[_Arguments, _SettingsClass]):
     """Lets a function take the fields of a class as arguments; its last parameter gets the object.
 
     Type checkers, help() and notebooks show the arguments as if the function itself declared them.
     The tracebacks of its exceptions leave out the lines of hvdchart.
     """
 
-    def __init__(self, make: Callable[_Arguments, _Made]) -> None:
+    def __init__(self, make: Callable[_Arguments, _SettingsClass]) -> None:
         self._make = make
 
     @overload
-    def __call__(self, function: Callable[[_Made], _Result]) -> Callable[_Arguments, _Result]: ...
+    def __call__(
+        self, function: Callable[[_SettingsClass], _Result]
+    ) -> Callable[_Arguments, _Result]: ...
 
     @overload
     def __call__(
-        self, function: Callable[[_Owner, _Made], _Result]
+        self, function: Callable[[_Owner, _SettingsClass], _Result]
     ) -> Callable[Concatenate[_Owner, _Arguments], _Result]: ...
 
     def __call__(self, function: Callable[..., _Result]) -> Callable[..., _Result]:

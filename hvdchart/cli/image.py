@@ -43,14 +43,14 @@ def check(
     """
     from hvdchart.image import check_image as checks
     from hvdchart.image.engines import run_in
-    from hvdchart.image.probe import NEEDED
+    from hvdchart.image.probe import DIRECT_FRAMEWORKS
     from hvdchart.run.kube.pods import UNKNOWN_USER_ID, run_pod
     from hvdchart.spec.model import FRAMEWORKS
 
     if framework not in FRAMEWORKS:
         names = ", ".join(FRAMEWORKS)
         raise typer.BadParameter(f"--framework {framework!r}: must be one of {names}")
-    mode = mode or ("direct" if framework in NEEDED else "mpirun")
+    mode = mode or ("direct" if framework in DIRECT_FRAMEWORKS else "mpirun")
     if mode not in checks.MODES:
         raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(checks.MODES)}")
     if in_cluster:

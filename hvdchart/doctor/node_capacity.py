@@ -20,7 +20,7 @@ from hvdchart.values.merge import merged_groups
 
 # The maximum number of pods on a node by the kubelet's default: pods without a request may fill it.
 _MAX_NODE_PODS = 110
-_REMEDY = "use fewer or smaller workers"
+_CAPACITY_REMEDY = "use fewer or smaller workers"
 
 
 class _Candidate(NamedTuple):
@@ -46,7 +46,7 @@ def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values)
     """
     problem = _impossible(nodes, list(pods), values)
     if problem:
-        return Finding("nodes", "problem", problem, _REMEDY)
+        return Finding("nodes", "problem", problem, _CAPACITY_REMEDY)
     return Finding("nodes", "ok", f"{pluralize(len(nodes), 'node')} could run all pods at once")
 
 

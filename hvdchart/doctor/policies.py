@@ -11,7 +11,7 @@ from importlib.resources import files
 from hvd_pods.shared.contract import NAME_LABEL
 from hvd_pods.shared.network_policies import UNENFORCED
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.policy_probe import ADMITTED_PORT, MARK
+from hvdchart.doctor.policy_probe import ADMITTED_PORT, POLICY_PROBE_MARK
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.pods import restricted_pod, run_pod, wait_for_pod
@@ -46,10 +46,10 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
             )
     except ClusterError as error:
         return Finding(_SUBJECT, "unknown", str(error))
-    result = next((line for line in output.splitlines() if line.startswith(MARK)), "")
-    if result == f"{MARK}enforced":
+    result = next((line for line in output.splitlines() if line.startswith(POLICY_PROBE_MARK)), "")
+    if result == f"{POLICY_PROBE_MARK}enforced":
         return Finding(_SUBJECT, "ok", "enforced: a pod that none admits could not connect")
-    if result == f"{MARK}open":
+    if result == f"{POLICY_PROBE_MARK}open":
         text = "nothing enforces them: a pod that none admits could connect"
         return Finding(_SUBJECT, "problem", text, UNENFORCED)
     last = output.strip().splitlines()[-1:] or ["it printed nothing"]

@@ -2,7 +2,7 @@
 
 Standard library only, for Python 3.8 and newer: `doctor --probe-policies` sends this file's text to
 the image's own interpreter. With `listen`, it listens on both ports. With `connect ADDRESS`, it
-prints MARK and its result. hvdchart.doctor.policies has the policy.
+prints POLICY_PROBE_MARK and its result. hvdchart.doctor.policies has the policy.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from contextlib import ExitStack, suppress
 
 # The start of the line with the result, and the greeting that the ports send to each client.
-MARK = "HVD-POLICY-PROBE "
-GREETING = MARK.encode()
+POLICY_PROBE_MARK = "HVD-POLICY-PROBE "
+GREETING = POLICY_PROBE_MARK.encode()
 # The port that the policy admits, and a port that it blocks. The first one shows that the other pod
 # listens.
 ADMITTED_PORT = 20001
@@ -111,7 +111,7 @@ def _listen(port: int) -> socket.socket:
 def main(*arguments: str) -> None:
     """Listen, or connect and print what was found."""
     if arguments[0] == "connect":
-        print(MARK + probe(arguments[1]), flush=True)
+        print(POLICY_PROBE_MARK + probe(arguments[1]), flush=True)
     else:
         serve()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
-from hvdchart.image.probe import MARK, NEEDED
+from hvdchart.image.probe import DIRECT_FRAMEWORKS, IMAGE_PROBE_MARK
 from hvdchart.run.kube.pods import UNKNOWN_USER_ID, restricted_pod
 from hvdchart.run.state.release import Object
 
@@ -51,8 +51,8 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
     """
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
-            if line.startswith(MARK):
-                report: Mapping[str, Any] = json.loads(line.removeprefix(MARK))
+            if line.startswith(IMAGE_PROBE_MARK):
+                report: Mapping[str, Any] = json.loads(line.removeprefix(IMAGE_PROBE_MARK))
                 return report
     last = (errors.strip() or output.strip()).splitlines()[-5:]
     raise ImageError(
@@ -78,7 +78,7 @@ def check_requirements(
     remedy = "compile Python with OpenSSL 1.1.1 or newer, or install the package that has ssl"
     details = error or probe["ssl"]["version"]
     requirements.append(Requirement("Python's module ssl", not error, details, remedy))
-    if framework in NEEDED:
+    if framework in DIRECT_FRAMEWORKS:
         met = framework in probe["modules"]
         remedy = f"pip install {framework}"
         requirements.append(Requirement(framework, met, "installed" if met else "missing", remedy))

@@ -1,4 +1,4 @@
-"""Inspect the image that it runs in, and print a report as one line: MARK and JSON.
+"""Inspect the image that it runs in, and print a report as one line: IMAGE_PROBE_MARK and JSON.
 
 Standard library only, for Python 3.7 and newer: `image check` sends this file's text to the image's
 own interpreter. hvdchart.image.check_image compares the report with the requirements.
@@ -11,11 +11,11 @@ import shutil
 import subprocess
 import sys
 
-MARK = "HVD-IMAGE-PROBE "
-PROGRAMS = ("python3", "mpirun")
-FRAMEWORKS = ("tensorflow", "torch")
+IMAGE_PROBE_MARK = "HVD-IMAGE-PROBE "
+PROBED_PROGRAMS = ("python3", "mpirun")
+HOROVOD_FRAMEWORKS = ("tensorflow", "torch")
 # The modules that programs without Horovod import.
-NEEDED = ("torch", "jax")
+DIRECT_FRAMEWORKS = ("torch", "jax")
 FEATURES = ("mpi", "gloo", "nccl")
 INSPECT_FRAMEWORK = """
 import importlib, json, sys
@@ -68,18 +68,20 @@ def main() -> None:
         "python": "{}.{}.{}".format(*sys.version_info),
         "user": os.getuid(),
         "ssl": inspect_ssl(),
-        "programs": {name: shutil.which(name) for name in PROGRAMS},
+        "programs": {name: shutil.which(name) for name in PROBED_PROGRAMS},
         "mpi": mpi_version() if shutil.which("mpirun") else None,
-        "modules": [name for name in NEEDED if importlib.util.find_spec(name) is not None],
+        "modules": [
+            name for name in DIRECT_FRAMEWORKS if importlib.util.find_spec(name) is not None
+        ],
         "horovod": importlib.util.find_spec("horovod") is not None,
         "frameworks": {
             name: inspect_framework(name)
-            for name in FRAMEWORKS
+            for name in HOROVOD_FRAMEWORKS
             if importlib.util.find_spec(name) is not None
             and importlib.util.find_spec("horovod") is not None
         },
     }
-    print(MARK + json.dumps(report), flush=True)
+    print(IMAGE_PROBE_MARK + json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ Variable = dict[str, Plain]
 """A variable as Kubernetes has it: its name, and value or valueFrom."""
 
 # Kubernetes' own rule: $$ is a dollar, $(NAME) a variable, anything else stays.
-_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+_VARIABLE_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 # Where ranks meet, and the place of each: the variables of the old job name its own pods. A rank of
 # the chart keeps the former.
 OWN_OF_RANKS = frozenset(("MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS")).union(
@@ -213,7 +213,7 @@ def expand_references(
         earlier = dict(takewhile(lambda each: each[0] != match[1], variables.items()))
         return expand_references(ledger, old, str(entry.get("value", "")), earlier)
 
-    return _REFERENCE.sub(replace, text)
+    return _VARIABLE_REFERENCE.sub(replace, text)
 
 
 def list_exports(
@@ -279,7 +279,7 @@ def _refuse_own_of_launcher(
 
     `own_names` are the names of the variables that only the launcher has.
     """
-    used = [match[1] for match in _REFERENCE.finditer(str(entry.get("value", "")))]
+    used = [match[1] for match in _VARIABLE_REFERENCE.finditer(str(entry.get("value", "")))]
     if unknown := [variable for variable in used if variable in own_names]:
         problem = f"{name} is exported and refers to {unknown[0]}, which only the launcher has"
         raise ledger.error(old, problem, f"-x {unknown[0]} too, or a value in the file")

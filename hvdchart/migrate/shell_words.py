@@ -17,7 +17,7 @@ from hvdchart.spec.yaml_tree import shorten
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
-_VARIABLE = re.compile(r"'[^']*'|\\.|\$(\w+|\{\w+\})")
+_SHELL_VARIABLE = re.compile(r"'[^']*'|\\.|\$(\w+|\{\w+\})")
 _EXPANSION = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$\S?|`[^`]*`?")
 # The dollar of a variable that only a shell knows, in a word: no argument of a program has this
 # character, while a quoted dollar is a part of the word.
@@ -45,7 +45,7 @@ def split_line(text: str, variables: Mapping[str, str] | None = None) -> list[st
             return match[0]
         return (variables or {}).get(name.strip("{}"), f"{_UNKNOWN_DOLLAR}{name}")
 
-    text = _VARIABLE.sub(replace_variable, text.replace("\\\n", "").strip())
+    text = _SHELL_VARIABLE.sub(replace_variable, text.replace("\\\n", "").strip())
     # A shell expands nothing between single quotes.
     expanded = _QUOTED.sub(lambda quoted: quoted[0] if quoted[0].startswith('"') else "", text)
     refuse_unknown(expanded, _EXPANSION)

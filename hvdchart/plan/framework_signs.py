@@ -13,7 +13,7 @@ from hvdchart.plan.user_code import MAX_LINE_CHARACTERS, imports_of, modules_of,
 from hvdchart.spec.yaml_tree import shorten
 
 # A program that uses one of these modules reduces with the framework.
-FRAMEWORKS = {
+FRAMEWORK_MODULES = {
     "horovod": ("horovod",),
     "torch": ("torch.distributed", "accelerate", "deepspeed", "lightning", "pytorch_lightning"),
     "jax": ("jax.distributed", "keras.distribution"),
@@ -23,7 +23,7 @@ FRAMEWORKS = {
 _MPI_ON_CPUS = "accelerate"
 # Modules that a training needs to be one of many ranks, and modules that train, possibly alone.
 _JOINING = (
-    *(sign for signs in FRAMEWORKS.values() for sign in signs),
+    *(sign for signs in FRAMEWORK_MODULES.values() for sign in signs),
     "byteps",
     "colossalai",
     "composer",
@@ -84,7 +84,7 @@ _OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
 _SAVING = ("save", "save_model", "save_pretrained", "save_weights")
 _RELATIVE = re.compile(r"(?![A-Za-z][-+.\w]*://)[^/\s][^\n]*[./][^\n]*")
 # A file that contains this name saves to the path in it.
-_OUTPUT = b"OUTPUT_PATH"
+_OUTPUT_PATH = b"OUTPUT_PATH"
 
 
 class Use(NamedTuple):
@@ -143,7 +143,7 @@ def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
                 signs.strategy = signs.strategy or Use(f"{file}:{node.lineno}", _STRATEGY)
-            if isinstance(node, ast.Call) and not signs.saves_in_pod and _OUTPUT not in text:
+            if isinstance(node, ast.Call) and not signs.saves_in_pod and _OUTPUT_PATH not in text:
                 saved = _find_saved_file(node)
                 signs.saves_in_pod = f"{file}:{node.lineno} saves {saved}" if saved else ""
     return signs
@@ -152,7 +152,7 @@ def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
 def _add_modules(signs: Signs, file: str, tree: ast.Module, sources: Mapping[str, bytes]) -> None:
     for line, module in modules_of(tree):
         use = Use(f"{file}:{line}", module)
-        for name, members in FRAMEWORKS.items():
+        for name, members in FRAMEWORK_MODULES.items():
             if _is_one_of(module, members):
                 signs.frameworks.setdefault(name, use)
         if _is_one_of(module, (_MPI_ON_CPUS,)):

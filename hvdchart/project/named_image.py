@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from hvdchart.project.default_images import DefaultImage, default_image, parse_requirements
 from hvdchart.text import split_image
 
-_FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")
+_IMAGE_FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")
 # Registry names that images without a registry belong to.
 _DOCKER_HUB = ("docker.io/", "index.docker.io/")
 
@@ -20,7 +20,7 @@ def lacked_frameworks(
     Images that are not in images.yaml give no warning, nor do packages in the text of a
     requirements.txt.
     """
-    images = {name: default_image([("", name)], has_gpus=has_gpus) for name in _FRAMEWORKS}
+    images = {name: default_image([("", name)], has_gpus=has_gpus) for name in _IMAGE_FRAMEWORKS}
     named = _plain(repository)
     # The last image is that of scripts without a framework.
     public = [*images.values(), default_image((), has_gpus=has_gpus)]

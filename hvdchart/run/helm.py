@@ -32,7 +32,7 @@ _CHART = (
     '"own": {{printf "%q" (index .Release.Chart.Metadata.Annotations "hvdchart/chart")}}}'
 )
 # A value of a ConfigMap's binaryData.
-_ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
+_ARCHIVE_VALUE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 
 
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
@@ -300,7 +300,7 @@ def shorten_archives(manifest: str) -> str:
         digest = hashlib.sha256(match[2].encode()).hexdigest()[:12]
         return f"{match[1]}({len(match[2])} characters of base64, sha256 {digest})"
 
-    return _ARCHIVE.sub(describe, manifest)
+    return _ARCHIVE_VALUE.sub(describe, manifest)
 
 
 def _drop_secrets(manifest: str) -> str:

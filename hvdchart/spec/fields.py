@@ -388,13 +388,13 @@ def _one_of(names: list[str]) -> str:
 
 
 API_VERSION = "hvdchart/v1"
-_NAMES = read_data("resources.json")
+_NAME_RULES = read_data("resources.json")
 _HOST_LABEL = "a name of a-z, 0-9 and -, with a letter first and no - last"
 # The StatefulSet of a run with one group is named NAME-worker.
-_OF_ONE_GROUP = _NAMES["statefulSetName"]["alone"] - len("-worker")
-_MAX_NAME_CHARACTERS = min(_NAMES["releaseName"], _OF_ONE_GROUP)
-RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _MAX_NAME_CHARACTERS)
-GROUP_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["groupName"])
+_OF_ONE_GROUP = _NAME_RULES["statefulSetName"]["alone"] - len("-worker")
+_MAX_NAME_CHARACTERS = min(_NAME_RULES["releaseName"], _OF_ONE_GROUP)
+RELEASE_NAME = String(_HOST_LABEL, _NAME_RULES["hostLabel"], _MAX_NAME_CHARACTERS)
+GROUP_NAME = String(_HOST_LABEL, _NAME_RULES["hostLabel"], _NAME_RULES["groupName"])
 OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)
 LABEL_KEY = String(
     "a label key such as example.com/node-type",
@@ -420,8 +420,8 @@ ABSOLUTE = String("an absolute path without ..", r"/(?!(?:.*/)?\.\.(?:/|$))[^\x0
 RELATIVE = String("a relative path without ..", r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f]+", 1024)
 HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9])?", 253)
 INTERFACE = String("the name of a network interface", r"[-._a-zA-Z0-9]+", 15)
-IMAGE = String("an image name in lower case without the tag", _NAMES["imageName"], 255)
-TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)
+IMAGE = String("an image name in lower case without the tag", _NAME_RULES["imageName"], 255)
+IMAGE_TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)
 DIGEST = String(
     "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",
     r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}",

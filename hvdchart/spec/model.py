@@ -21,6 +21,7 @@ from hvdchart.spec.fields import (
     GROUP_NAME,
     HOST,
     IMAGE,
+    IMAGE_TAG,
     INTERFACE,
     LABEL_KEY,
     LABEL_VALUE,
@@ -30,7 +31,6 @@ from hvdchart.spec.fields import (
     RELATIVE,
     RELEASE_NAME,
     RESOURCE,
-    TAG,
     Cpus,
     Integer,
     ListOf,
@@ -253,7 +253,7 @@ class Image:
 
     repository: str = key(IMAGE, "image name without the tag")
     tag: str | None = optional(
-        TAG, "image tag (default: the chart's appVersion, or none with a digest)"
+        IMAGE_TAG, "image tag (default: the chart's appVersion, or none with a digest)"
     )
     digest: str | None = optional(
         DIGEST,

@@ -162,7 +162,7 @@ OPTIONS = (
 # Options whose argument is a list or a map.
 _SEVERAL = ("--env", "--secret", "--volume", "--set")
 _ARGUMENTS = {each.option: each.argument for each in OPTIONS}
-_KEYS = {key: each.option for each in OPTIONS for key in each.keys}
+_OPTION_OF_KEY = {key: each.option for each in OPTIONS for key in each.keys}
 # Names of the chart and of Kubernetes that another key of a spec, or a part of its value, sets.
 _WORDS = {
     "imagePullSecrets": "--set image.pullSecrets",
@@ -177,7 +177,7 @@ _WORDS |= {name: each.option for each in OPTIONS for name in each.names}
 # A key that is a single word is left out: it may be any word of a rank's message.
 _WORDS |= {
     key.removeprefix("values.").replace(".0.", "[]."): option
-    for key, option in _KEYS.items()
+    for key, option in _OPTION_OF_KEY.items()
     if "." in key
 }
 # A name, and the value that it gets: worker.slots, launch.mode: direct, launch.failOnNaN=true.
@@ -196,7 +196,7 @@ def option_of(key: str) -> str:
     """
     steps = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
     above = (".".join(steps[:length]) for length in range(len(steps), 0, -1))
-    return next((_KEYS[path] for path in above if path in _KEYS), "")
+    return next((_OPTION_OF_KEY[path] for path in above if path in _OPTION_OF_KEY), "")
 
 
 def name_options(text: str, own: Collection[str] = ()) -> str:

@@ -23,7 +23,7 @@ MAX_FILE_BYTES = 128 * 1024
 MAX_LEVELS = 40
 MAX_VALUES = 50_000
 _MAX_NUMBER_CHARACTERS = 40
-_TAG = "tag:yaml.org,2002:"
+_YAML_TAG = "tag:yaml.org,2002:"
 # Characters that are invalid in Kubernetes names, paths, arguments and environment variables.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 Plain: TypeAlias = Any
@@ -203,7 +203,7 @@ class _Builder:
             return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
         is_map = node.id == "mapping"
         inside = (*above, id(node))
-        if str(node.tag) != _TAG + ("map" if is_map else "seq"):
+        if str(node.tag) != _YAML_TAG + ("map" if is_map else "seq"):
             raise _error(place, f"tag {node.tag}", "a value without a YAML tag")
         if is_map:
             return Node(place, self._mapping(node, inside), key_place=key_place)
@@ -213,7 +213,7 @@ class _Builder:
         pairs: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in node.value:
-            if key.tag == _TAG + "merge":
+            if key.tag == _YAML_TAG + "merge":
                 for item in value.value if value.id == "sequence" else [value]:
                     source = self.build(item, above)
                     if not isinstance(source.value, dict):
@@ -246,20 +246,20 @@ def _scalar(
     """Return a scalar's Python value; raise SpecError for a tag or text that is not allowed."""
     raw: str = node.value
     tag = str(node.tag)
-    if tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value", _TAG + "merge"):
+    if tag in {_YAML_TAG + kind for kind in ("str", "timestamp", "value", "merge")}:
         bad = CONTROL.search(raw)
         if bad:
             raise _error(place, f"control character {bad[0]!r}", "printable text")
         return raw
-    if tag == _TAG + "null":
+    if tag == _YAML_TAG + "null":
         return None
-    if tag == _TAG + "bool" and raw.lower() in ("true", "false"):
+    if tag == _YAML_TAG + "bool" and raw.lower() in ("true", "false"):
         return raw.lower() == "true"
-    if tag in (_TAG + "int", _TAG + "float"):
+    if tag in (_YAML_TAG + "int", _YAML_TAG + "float"):
         if yaml_1_1:
             raw = re.sub(r"^([-+]?)0(?=[0-7]+$)", r"\g<1>0o", raw.replace("_", ""))
-        return _number(raw, tag == _TAG + "int", place)
-    raise _error(place, f"tag {tag.removeprefix(_TAG)}", "a value without a YAML tag")
+        return _number(raw, tag == _YAML_TAG + "int", place)
+    raise _error(place, f"tag {tag.removeprefix(_YAML_TAG)}", "a value without a YAML tag")
 
 
 def _number(raw: str, is_integer: bool, place: SourcePlace) -> int | float:

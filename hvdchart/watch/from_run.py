@@ -29,7 +29,7 @@ _MAX_LINE_CHARACTERS = 500
 _MAX_REASON_CHARACTERS = 2000
 _MAX_STALL_CHARACTERS = 200
 # A larger step or memory value is ignored.
-_MAX_NUMBER = 10**15
+_MAX_SHOWN_NUMBER = 10**15
 
 
 def build_view(
@@ -138,11 +138,11 @@ def _state(pod: PodStatus | None, status: Status) -> str:
 
 
 def _to_int(value: float | None) -> int | None:
-    return None if value is None or not abs(value) < _MAX_NUMBER else int(value)
+    return None if value is None or not abs(value) < _MAX_SHOWN_NUMBER else int(value)
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not abs(value) < _MAX_NUMBER else value
+    return None if value is None or not abs(value) < _MAX_SHOWN_NUMBER else value
 
 
 def _marks(run: RunView) -> tuple[Mark, ...]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from hvdchart import __version__
 from hvdchart.watch.view_model import View
 
-_FOLDER = Path(__file__).parent / "page"
+_PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def document(data: object) -> str:
 
 @cache
 def _read(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+    return (_PAGE_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

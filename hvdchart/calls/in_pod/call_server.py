@@ -31,7 +31,7 @@ from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
-SOCKET = f"{paths.GENERATED}/calls.sock"
+CALLS_SOCKET = f"{paths.GENERATED}/calls.sock"
 # Seconds for an attempt's server to start to listen, and for a rank to identify itself.
 LISTEN_TIMEOUT_SECONDS = 10.0
 RANK_HELLO_TIMEOUT_SECONDS = 10.0
@@ -331,10 +331,10 @@ def serve(idle: float, line: list[str]) -> int:
         return exit_codes.BAD_CONFIGURATION
     server = CallServer(line, address, secret)
     with suppress(FileNotFoundError):
-        Path(SOCKET).unlink()
+        Path(CALLS_SOCKET).unlink()
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(SOCKET)
-        Path(SOCKET).chmod(0o600)
+        listener.bind(CALLS_SOCKET)
+        Path(CALLS_SOCKET).chmod(0o600)
         listener.listen()
         while select.select([listener], [], [], idle)[0]:
             caller, _ = listener.accept()
@@ -354,7 +354,7 @@ def connect() -> int:
     connection = socket.socket(socket.AF_UNIX)
     while True:
         try:
-            connection.connect(SOCKET)
+            connection.connect(CALLS_SOCKET)
             break
         except (FileNotFoundError, ConnectionRefusedError) as problem:
             if time.monotonic() > until:

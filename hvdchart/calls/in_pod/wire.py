@@ -35,7 +35,7 @@ CHUNK_BYTES = 1 << 20
 # result.
 MAX_CALL_BYTES = 64 << 20
 MAX_RESULT_BYTES = 1 << 30
-_HEADER = struct.Struct("!cIQ")
+_MESSAGE_HEADER = struct.Struct("!cIQ")
 
 
 class Frame(NamedTuple):
@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the frame as it is sent: a header and the data."""
-        return _HEADER.pack(self.kind, self.number, len(self.data)) + self.data
+        return _MESSAGE_HEADER.pack(self.kind, self.number, len(self.data)) + self.data
 
 
 def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
@@ -66,10 +66,10 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
 
     Raises ValueError for an invalid size.
     """
-    header = stream.read(_HEADER.size)
-    if len(header) < _HEADER.size:
+    header = stream.read(_MESSAGE_HEADER.size)
+    if len(header) < _MESSAGE_HEADER.size:
         return None
-    kind, number, size = _HEADER.unpack(header)
+    kind, number, size = _MESSAGE_HEADER.unpack(header)
     if size > CHUNK_BYTES:
         raise ValueError("this is not a frame")
     data = stream.read(size)

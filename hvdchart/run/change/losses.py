@@ -8,7 +8,7 @@ from typing import Any
 from hvdchart.run.state.release import Object
 from hvdchart.run.state.view import RunView
 
-_OUTPUT = "OUTPUT_PATH"
+_OUTPUT_PATH = "OUTPUT_PATH"
 # Volumes that end with their pod.
 _OF_POD = ("emptyDir", "ephemeral")
 
@@ -36,9 +36,9 @@ def _find_reason(stateful_set: Object) -> str:
         # Variables from a ConfigMap or a Secret are unknown here.
         return ""
     values = {entry["name"]: entry.get("value") for entry in workers[0].get("env") or []}
-    if _OUTPUT not in values:
-        return f"{_OUTPUT} is not set"
-    path = values[_OUTPUT]
+    if _OUTPUT_PATH not in values:
+        return f"{_OUTPUT_PATH} is not set"
+    path = values[_OUTPUT_PATH]
     if not path or "$(" in path:
         return ""
     mounts = {
@@ -48,8 +48,8 @@ def _find_reason(stateful_set: Object) -> str:
     places = [PurePosixPath(path), *PurePosixPath(path).parents]
     name = next((mounts[place] for place in places if place in mounts), None)
     if name is None:
-        return f"{_OUTPUT}={path} is on no volume"
+        return f"{_OUTPUT_PATH}={path} is on no volume"
     volumes: list[Object] = pod.get("volumes") or []
     volume = next((entry for entry in volumes if entry["name"] == name), {})
     kind = next((kind for kind in _OF_POD if kind in volume), None)
-    return f"{_OUTPUT}={path} is on the {kind} {name}, which ends with its pod" if kind else ""
+    return f"{_OUTPUT_PATH}={path} is on the {kind} {name}, which ends with its pod" if kind else ""

@@ -26,7 +26,7 @@ _BOX = re.compile(
 _HYDRA = re.compile(rf"=   (?:{HYDRA_REPORT}|RANK \d+ PID|KILLED BY|EXIT CODE|CLEANING UP|YOU CAN)")
 # The maximum number of lines in a launcher's box.
 _MAX_BOX_LINES = 20
-_NOTES = re.compile(
+_FRAMEWORK_NOTES = re.compile(
     rf"{TENSORFLOW_NOTES}|To enable the following instructions: "
     r"|Unable to register cu(?:FFT|DNN|BLAS) factory|computation placer already registered"
     r"|failed call to cuInit: |Could not find cuda drivers on your machine"
@@ -63,7 +63,7 @@ class NoiseFilter(Generic[T]):
         shown = self.end()
         if is_edge:
             self._held = [item]
-        elif _HYDRA.match(text) or _NOTES.search(text) or _CONNECTION.match(text):
+        elif _HYDRA.match(text) or _FRAMEWORK_NOTES.search(text) or _CONNECTION.match(text):
             self.has_left_out = True
         else:
             shown.append(item)

@@ -21,11 +21,12 @@ _MAX_OUTPUT_BYTES = 512 << 20
 _MAX_PROCESSES = 16
 # Runs a command, or the image's shell, in the folder of the user's code if there is one, with its
 # packages (hvd_pods/pod/packages.py).
-_PACKAGES = "/horovod/code/.packages/current"
+_CODE_PACKAGES = "/horovod/code/.packages/current"
 _ENTER = (
     "cd /horovod/code/*/ 2>/dev/null; "
-    f"[ -e {_PACKAGES} ] && export PYTHONPATH={_PACKAGES}/site${{PYTHONPATH:+:$PYTHONPATH}} "
-    f'PATH=$PATH:{_PACKAGES}/bin; exec "$@"'
+    f"[ -e {_CODE_PACKAGES} ] && "
+    f"export PYTHONPATH={_CODE_PACKAGES}/site${{PYTHONPATH:+:$PYTHONPATH}} "
+    f'PATH=$PATH:{_CODE_PACKAGES}/bin; exec "$@"'
 )
 IN_CODE = ("sh", "-c", _ENTER, "sh")
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")

@@ -13,7 +13,7 @@ from hvdchart.run.state.status import State
 from hvdchart.text import join_names
 
 # The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
-_REFUSED = "FailedCreate"
+_POD_REFUSED = "FailedCreate"
 
 
 class Judgement(NamedTuple):
@@ -191,7 +191,7 @@ def _refusals(run: NewestRun, job: Object, pods: list[Object]) -> Iterator[tuple
         name = owner["metadata"]["name"]
         if any(is_child(pod, name) for pod in pods):
             continue
-        refused = [event for event in run.events_of(owner) if event.get("reason") == _REFUSED]
+        refused = [event for event in run.events_of(owner) if event.get("reason") == _POD_REFUSED]
         if refused:
             yield name, f"cannot create a pod: {refused[-1].get('message', '')}"
 

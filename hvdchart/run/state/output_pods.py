@@ -9,7 +9,7 @@ from hvdchart.run.state.ranks import pod_of, run_of
 from hvdchart.run.state.release import Object, component_of
 from hvdchart.run.state.view import RunView
 
-_REFERENCE = re.compile(r"\$\(([^)]+)\)")
+_VARIABLE_REFERENCE = re.compile(r"\$\(([^)]+)\)")
 _TIMELINE = "HOROVOD_TIMELINE"
 
 
@@ -87,7 +87,7 @@ def _timeline_path(stateful_set: Object) -> str | None:
         }
         if values.get(_TIMELINE):
             # Kubernetes replaces references such as $(OUTPUT_PATH).
-            parts = _REFERENCE.split(values[_TIMELINE])
+            parts = _VARIABLE_REFERENCE.split(values[_TIMELINE])
             # Every second part is the name of a variable; a reference to an unknown variable stays.
             parts[1::2] = [values.get(name, f"$({name})") for name in parts[1::2]]
             return "".join(parts)

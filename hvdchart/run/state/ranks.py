@@ -25,7 +25,7 @@ from hvdchart.run.state.release import Object
 # too.
 _PREPENDED = re.compile(r"^\[(\d{1,7})\] ")
 # The text that names the failed rank in a cause (hvd_pods/master/failure_causes.py).
-_FAILED = re.compile(r"\brank (\d{1,7})(?: on \S+)?: ")
+_FAILED_RANK = re.compile(r"\brank (\d{1,7})(?: on \S+)?: ")
 # The line that hvd_pods/rank/start.py prints at the start of each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d{1,7}) of ")
 
@@ -125,7 +125,7 @@ def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
 
 def failed_rank(reason: str) -> int | None:
     """Return the rank that the reason of a failed run names first; None if it names none."""
-    failure = _FAILED.search(reason)
+    failure = _FAILED_RANK.search(reason)
     return int(failure[1]) if failure else None
 
 

@@ -12,7 +12,7 @@ from hvdchart.run.state.stalls import seconds_of
 # Seconds for which a Secret with the release's keys may be missing: the master creates it.
 _SECRET_GRACE_PERIOD_SECONDS = 5.0
 _KEYS_GRACE_PERIOD_SECONDS = 60.0
-_KEYS = 'volume "keys"'
+_KEYS_VOLUME = 'volume "keys"'
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ def may_pass(event: Object) -> bool:
         return False
     first = seconds_of(str(event.get("firstTimestamp")))
     last = seconds_of(event_time(event))
-    seconds = _KEYS_GRACE_PERIOD_SECONDS if _KEYS in message else _SECRET_GRACE_PERIOD_SECONDS
+    seconds = (
+        _KEYS_GRACE_PERIOD_SECONDS if _KEYS_VOLUME in message else _SECRET_GRACE_PERIOD_SECONDS
+    )
     return first > 0 and last > 0 and last - first < seconds
 
 

@@ -61,13 +61,13 @@ SERVER = """\
 import sys
 from hvdchart.calls.in_pod import call_server, wire
 wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
-call_server.SOCKET = sys.argv[2]
+call_server.CALLS_SOCKET = sys.argv[2]
 sys.exit(call_server.serve(float(sys.argv[3]), sys.argv[4:]))
 """
 CLIENT = """\
 import sys
 from hvdchart.calls.in_pod import call_server
-call_server.SOCKET = sys.argv[1]
+call_server.CALLS_SOCKET = sys.argv[1]
 sys.exit(call_server.connect())
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvdchart.doctor.policies import examine_policies
-from hvdchart.doctor.policy_probe import MARK
+from hvdchart.doctor.policy_probe import POLICY_PROBE_MARK
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.command import Command
@@ -40,9 +40,9 @@ class Kubelet:
 @pytest.mark.parametrize(
     ("prints", "state"),
     [
-        (MARK + "enforced", "ok"),
-        (MARK + "open", "problem"),
-        (MARK + "unknown", "unknown"),
+        (POLICY_PROBE_MARK + "enforced", "ok"),
+        (POLICY_PROBE_MARK + "open", "problem"),
+        (POLICY_PROBE_MARK + "unknown", "unknown"),
         ("exec: python3: not found", "unknown"),
     ],
 )
@@ -60,7 +60,7 @@ def test_probe_connects_to_the_selected_pod_from_one_that_is_not_selected(
     fake_cluster: FakeCluster,
 ) -> None:
     """The policy belongs to the selected pod: Kubernetes deletes it when that pod is gone."""
-    kubelet = Kubelet(fake_cluster, MARK + "enforced")
+    kubelet = Kubelet(fake_cluster, POLICY_PROBE_MARK + "enforced")
     examine_policies(Cluster.connect(), "python:3")
     (created,) = (r for r in fake_cluster.requests if r.verb == "create" and r.resource != "pods")
     policy = created.body

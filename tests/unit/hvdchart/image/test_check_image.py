@@ -23,7 +23,7 @@ from hvdchart.image.check_image import (
     read_probe,
 )
 from hvdchart.image.engines import choose_engine, run_in
-from hvdchart.image.probe import MARK
+from hvdchart.image.probe import IMAGE_PROBE_MARK
 from hvdchart.run.kube.pods import UNKNOWN_USER_ID
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
@@ -269,7 +269,7 @@ pytestmark = pytest.mark.timeout(120)
 
 def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, programs: Path) -> None:
     docker = StubProgram(programs, "docker")
-    docker.answer("run", f"banner\n{MARK}{json.dumps(GOOD)}\n")
+    docker.answer("run", f"banner\n{IMAGE_PROBE_MARK}{json.dumps(GOOD)}\n")
     done = hvdchart("image", "check", "image:1", "--engine", "docker")
     assert (done.code, done.errors) == (0, "")
     assert done.output.startswith("image:1\n  ok  Python 3.8+")
@@ -280,14 +280,14 @@ def test_image_check_shows_the_progress_of_a_pull(hvdchart: Command, programs: P
     docker = StubProgram(programs, "docker")
     docker.answer("inspect", code=1)
     docker.answer("pull", "1: Pulling from image\n")
-    docker.answer("run", f"{MARK}{json.dumps(GOOD)}\n")
+    docker.answer("run", f"{IMAGE_PROBE_MARK}{json.dumps(GOOD)}\n")
     done = hvdchart("image", "check", "image:1", "--engine", "docker")
     assert (done.code, "hvdchart: 1: Pulling from image\n" in done.errors) == (0, True)
 
 
 def test_image_check_says_what_is_missing_for_a_mode(hvdchart: Command, programs: Path) -> None:
     docker = StubProgram(programs, "docker")
-    docker.answer("run", f"{MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
+    docker.answer("run", f"{IMAGE_PROBE_MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
     lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "mpirun")
     assert lacking.code == 9
     assert "launch.mode: mpirun" in lacking.errors

@@ -13,13 +13,13 @@ from hvdchart.spec.fields import (
     DIGEST,
     ENV,
     IMAGE,
+    IMAGE_TAG,
     INTERFACE,
     LABEL_KEY,
     OBJECT,
     OBJECT_NAME,
     RELATIVE,
     RELEASE_NAME,
-    TAG,
     Cpus,
     Integer,
     ListOf,
@@ -118,7 +118,7 @@ PATTERNS: list[tuple[String, list[str], list[str]]] = [
             "sha256:" + "A" * 64,
         ],
     ),
-    (TAG, ["1.0", "_a"], ["", ".1", "a" * 129]),
+    (IMAGE_TAG, ["1.0", "_a"], ["", ".1", "a" * 129]),
 ]
 
 
