@@ -66,10 +66,10 @@ CUSTOM_RESOURCES = {
         "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"
     ],
 }
-FOLDER = Path(__file__).resolve().parents[2] / "tests" / "chart"
-API_FILE = FOLDER / "kubernetes-api.json"
-CUSTOM_RESOURCES_FILE = FOLDER / "custom-resources.json"
-REFERENCE = "#/definitions/"
+CHART_TESTS_FOLDER = Path(__file__).resolve().parents[2] / "tests" / "chart"
+API_FILE = CHART_TESTS_FOLDER / "kubernetes-api.json"
+CUSTOM_RESOURCES_FILE = CHART_TESTS_FOLDER / "custom-resources.json"
+DEFINITION_REFERENCE = "#/definitions/"
 # These two accept more types than OpenAPI 2 can express.
 EXTENDED_TYPES: dict[str, Any] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
@@ -110,7 +110,7 @@ def closure(definitions: dict[str, Schema]) -> dict[str, Schema]:
             result[name] = EXTENDED_TYPES.get(name) or forbid_unknown_properties(
                 definitions[name], _is_documentation
             )
-            pending += re.findall(rf'"{REFERENCE}([^"]+)"', json.dumps(result[name]))
+            pending += re.findall(rf'"{DEFINITION_REFERENCE}([^"]+)"', json.dumps(result[name]))
     return result
 
 

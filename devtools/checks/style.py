@@ -26,8 +26,8 @@ UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
 VALUES = Path("charts/horovod/values.source.yaml")
 TEMPLATES = "charts/horovod/templates/*.tpl"
 MANIFESTS = "charts/horovod/templates/*.yaml"
-NOTES = "charts/horovod/templates/NOTES.txt"
-PROGRAMS = "charts/horovod/files/*.py"
+NOTES_TEMPLATE = "charts/horovod/templates/NOTES.txt"
+CHART_PROGRAMS = "charts/horovod/files/*.py"
 Check: TypeAlias = Callable[[str], Iterator[tuple[int, str]]]
 
 
@@ -168,12 +168,12 @@ def main() -> int:
         "devtools/*.py": constant_problems,
         "hvdchart/*.py": constant_problems,
         "images/*.py": constant_problems,
-        PROGRAMS: constant_problems,
+        CHART_PROGRAMS: constant_problems,
         "*.md": markdown_problems,
         str(VALUES): values_problems,
         TEMPLATES: template_problems,
         MANIFESTS: template_problems,
-        NOTES: template_problems,
+        NOTES_TEMPLATE: template_problems,
     }
     problems = [
         f"{file}:{number}: {problem}"

@@ -18,13 +18,12 @@ from pathlib import Path
 
 import yaml
 
+from devtools.pods.program_copies import POD_PROGRAMS
 from hvdchart.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "horovod"
-FILES = CHART / "files"
-SOURCES = FILES / "hvd_pods"
-ARCHIVE = CHART / "charts" / "programs" / "programs.tgz"
+PROGRAMS_ARCHIVE = CHART / "charts" / "programs" / "programs.tgz"
 # The templates put shell scripts into the commands of containers, because an image may lack Python.
 SUFFIXES = (".py", ".json")
 VERSION = """\
@@ -131,7 +130,7 @@ def contents() -> dict[str, bytes]:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     version = {"VERSION": VERSION.format(version=chart["version"]).encode()}
     files = {}
-    for path in sorted(SOURCES.glob("*/**/*")):
+    for path in sorted(POD_PROGRAMS.glob("*/**/*")):
         if path.suffix not in SUFFIXES:
             continue
         text = path.read_text("utf-8")
@@ -139,7 +138,7 @@ def contents() -> dict[str, bytes]:
             code = strip(text) if path.suffix == ".py" else shorten(text)
         except (SyntaxError, ValueError) as problem:
             raise ValueError(f"{path}: {problem}") from problem
-        files[path.relative_to(SOURCES).as_posix()] = code.encode()
+        files[path.relative_to(POD_PROGRAMS).as_posix()] = code.encode()
 
     def place(file: tuple[str, bytes]) -> tuple[bool, str, int]:
         name, content = file
@@ -176,7 +175,7 @@ def read(archive: bytes) -> dict[str, bytes]:
     return files
 
 
-def write_or_compare(arguments: list[str], archive: Path = ARCHIVE) -> int:
+def write_or_compare(arguments: list[str], archive: Path = PROGRAMS_ARCHIVE) -> int:
     """Write the archive when its files differ from the programs.
 
     Only the files count: another version of zlib compresses differently. With `--check` print the

@@ -18,6 +18,7 @@ from typer.main import get_command
 
 import hvdchart
 from devtools.docs_gen.generated import replace_sections, table, wrap
+from devtools.pods.program_copies import POD_PROGRAMS
 from devtools.toolchain.tools import HELM_3, HELM_4, kubernetes_releases, module_version
 from hvd_pods.shared.run_events import BY_REASON, RunEvent
 from hvdchart.cli import app
@@ -26,7 +27,6 @@ from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
 EVENTS_PAGE = DOCS / "life.md"
 # Written by `make schemas`.
 APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
@@ -97,7 +97,7 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
 
 def created_events() -> set[str]:
     """Return the reasons of all events that the master creates: of each RunEvent in its rules."""
-    sources = [file.read_text("utf-8") for file in (PROGRAMS / "rules").glob("*.py")]
+    sources = [file.read_text("utf-8") for file in (POD_PROGRAMS / "rules").glob("*.py")]
     names = {name for text in sources for name in re.findall(r"\bRunEvent\.([A-Z_]+)", text)}
     return {RunEvent[name].reason for name in names}
 
@@ -122,7 +122,7 @@ def exports_of_the_library() -> str:
 
 def pod_table() -> str:
     """Return a table of Kubernetes' messages about a pod, the remedy, and whether the run waits."""
-    problems = json.loads((PROGRAMS / "shared" / "pod_problems.json").read_text("utf-8"))
+    problems = json.loads((POD_PROGRAMS / "shared" / "pod_problems.json").read_text("utf-8"))
     # The kubelet's messages about an image explain why a container waits for it.
     seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
     for entry in problems["image"].values():

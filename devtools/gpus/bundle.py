@@ -16,7 +16,7 @@ from devtools.common.ui import note, show_error
 from devtools.gpus import machine
 from devtools.gpus.stages import BUNDLE
 from devtools.localkube.config import CNI_PLUGINS
-from devtools.localkube.preflight import PACKAGES
+from devtools.localkube.preflight import CLUSTER_PACKAGES
 from devtools.toolchain.tools import tool
 from images.builder.sdist import write_sdist
 
@@ -51,7 +51,7 @@ def write_bundle() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
         content = [find_in_cache([kube]), find_in_cache(others) | write_scripts(kube, Path(folder))]
         content[1] |= debian_programs()
-        archives = [part / machine.ARCHIVE for part in (first, second)]
+        archives = [part / machine.BUNDLE_ARCHIVE for part in (first, second)]
         list(pool.map(pack, content, archives))
     for part in (first, second):
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
@@ -92,21 +92,21 @@ def write_scripts(kube: Path, folder: Path) -> dict[Path, Path]:
     for name, text in texts.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
-    return {machine.PROGRAMS / name: folder / name for name in texts}
+    return {machine.BUNDLE_PROGRAMS / name: folder / name for name in texts}
 
 
 def debian_programs() -> dict[Path, Path]:
     """Return the target paths of Debian's programs for the local Kubernetes and of their libraries,
     with their paths here.
     """
-    names = {name for programs in PACKAGES.values() for name in programs}
+    names = {name for programs in CLUSTER_PACKAGES.values() for name in programs}
     files: dict[Path, Path] = {}
     for name in sorted(names - {"mount", "umount", "unshare"}):
         program = Path(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") or "")
         if not program.is_file():
             raise DevtoolsError(f"{name} is not installed", "start the local cluster once")
         is_plugin = CNI_PLUGINS in program.parents
-        folder = machine.CNI_PLUGINS if is_plugin else machine.PROGRAMS
+        folder = machine.CNI_PLUGINS if is_plugin else machine.BUNDLE_PROGRAMS
         files[folder / program.name] = program.resolve()
         for library, path in libraries_of(program).items():
             files[machine.LIBRARIES / library] = path.resolve()

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-SOCKET = "hvd-gpu.sock"
+PLUGIN_SOCKET = "hvd-gpu.sock"
 
 
 def devices() -> list[str]:
@@ -69,8 +69,8 @@ def main() -> None:
     server = grpc.server(futures.ThreadPoolExecutor(8))
     handler = grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods)
     server.add_generic_rpc_handlers([handler])
-    (folder / SOCKET).unlink(missing_ok=True)
-    server.add_insecure_port(f"unix://{folder / SOCKET}")
+    (folder / PLUGIN_SOCKET).unlink(missing_ok=True)
+    server.add_insecure_port(f"unix://{folder / PLUGIN_SOCKET}")
     server.start()
     with grpc.insecure_channel(f"unix://{folder}/kubelet.sock") as channel:
         register = channel.unary_unary(
@@ -78,7 +78,7 @@ def main() -> None:
             request_serializer=bytes,
             response_deserializer=bytes,
         )
-        request = field(1, "v1beta1") + field(2, SOCKET) + field(3, "nvidia.com/gpu")
+        request = field(1, "v1beta1") + field(2, PLUGIN_SOCKET) + field(3, "nvidia.com/gpu")
         register(request, timeout=10)
     print("registered", devices(), flush=True)
     server.wait_for_termination()

@@ -22,12 +22,12 @@ from devtools.localkube.node import PATH
 WORK = Path("/opt/hvd-gpu")
 # The bundle's archive has folders with these names and their files.
 CACHE = WORK / "cache"
-PROGRAMS = WORK / "bin"
+BUNDLE_PROGRAMS = WORK / "bin"
 CNI_PLUGINS = WORK / "cni"
 LIBRARIES = WORK / "lib"
-ARCHIVE = "cluster.tar.xz"
+BUNDLE_ARCHIVE = "cluster.tar.xz"
 # The path of the bundle's packages in pods.
-PACKAGES = Path("/opt/hvd-gpu-prefix")
+POD_PREFIX = Path("/opt/hvd-gpu-prefix")
 IMAGE = "docker.io/local/machine:1"
 
 
@@ -39,8 +39,8 @@ def prepare() -> None:
         CACHE.mkdir(parents=True)
         mount("tmpfs", CACHE, "-o", "size=24g,mode=755")
     with ProcessPoolExecutor() as pool:
-        list(pool.map(unpack, BUNDLE.glob(f"*/{ARCHIVE}")))
-    for program in PROGRAMS.iterdir():
+        list(pool.map(unpack, BUNDLE.glob(f"*/{BUNDLE_ARCHIVE}")))
+    for program in BUNDLE_PROGRAMS.iterdir():
         if not shutil.which(program.name):
             shutil.copy2(program, "/usr/local/bin")
     standard = Path("/usr/lib/cni")
@@ -60,8 +60,8 @@ def prepare() -> None:
         mount("cgroup2", Path("/sys/fs/cgroup"))
     # Copy before programs import packages that only this stage uses: Python writes files beside
     # these.
-    if PREFIX.exists() and not PACKAGES.exists():
-        shutil.copytree(PREFIX, PACKAGES, symlinks=True)
+    if PREFIX.exists() and not POD_PREFIX.exists():
+        shutil.copytree(PREFIX, POD_PREFIX, symlinks=True)
 
 
 def mount(kind: str, place: Path, *options: str) -> None:
@@ -108,8 +108,8 @@ def write_image() -> Path:
             tar.add(path, path.name)
     layer = oci.descriptor(oci.LAYER, raw.getvalue())
     variables = [
-        f"PATH={PACKAGES / 'bin'}:{Path(sys.executable).parent}:{PATH}",
-        f"PYTHONPATH={PACKAGES / SITE.relative_to(PREFIX)}",
+        f"PATH={POD_PREFIX / 'bin'}:{Path(sys.executable).parent}:{PATH}",
+        f"PYTHONPATH={POD_PREFIX / SITE.relative_to(PREFIX)}",
     ]
     if os.environ.get("LD_LIBRARY_PATH"):
         variables.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")

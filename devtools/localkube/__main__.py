@@ -101,7 +101,9 @@ def kubeconfig() -> None:
 
 
 @app.command()
-def tool(name: Annotated[str, typer.Argument(help=f"One of: {', '.join(tools.NAMES)}.")]) -> None:
+def tool(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(tools.TOOL_NAMES)}.")],
+) -> None:
     """Print the path of a tool, which is built first if the cache does not have it."""
     print(tools.tool(name))
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
-NEEDED = frozenset({"cpu", "cpuset", "memory", "pids"})
+NEEDED_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
 DAEMONS = "daemons"
 PODS = "pods"
 

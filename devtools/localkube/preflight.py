@@ -24,7 +24,7 @@ NEEDED_SPACE = {"state": 1 << 30, "store": 6 << 30}
 # These cannot be the upper layer of an overlay file system, which containers need.
 UNFIT_FOR_IMAGES = frozenset({"overlay", "aufs", "nfs", "nfs4", "cifs", "9p", "virtiofs", "vfat"})
 # Package: the programs that the cluster needs from it.
-PACKAGES = {
+CLUSTER_PACKAGES = {
     "containerd": ("containerd", "containerd-shim-runc-v2", "ctr"),
     "runc": ("runc",),
     "containernetworking-plugins": tuple(
@@ -50,7 +50,7 @@ def check_machine() -> None:
             f"not root (uid {os.geteuid()}); a node mounts file systems and creates namespaces",
             "run it with sudo, or use another cluster: CLUSTER=current or CLUSTER=kind",
         )
-    lacking = cgroups.NEEDED - cgroups.controllers()
+    lacking = cgroups.NEEDED_CONTROLLERS - cgroups.controllers()
     if lacking:
         raise DevtoolsError(
             f"missing cgroup controllers: {', '.join(sorted(lacking))}",
@@ -103,7 +103,9 @@ def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> No
 
 def missing_packages() -> list[str]:
     """Return the packages with at least one missing program. A program may come from any source."""
-    return [name for name, programs in PACKAGES.items() if not all(map(shutil.which, programs))]
+    return [
+        name for name, programs in CLUSTER_PACKAGES.items() if not all(map(shutil.which, programs))
+    ]
 
 
 def install_missing() -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 # The parent of the package, as /horovod/bin is in a pod.
 FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
-PROGRAMS = FILES / "hvd_pods"
+POD_PROGRAMS = FILES / "hvd_pods"
 
 
 @cache
@@ -21,8 +21,8 @@ def _compile(python: str) -> TemporaryDirectory[str]:
     Without it, every program that starts in a new copy compiles them again.
     """
     folder = TemporaryDirectory(prefix="pod-files-")
-    target = Path(folder.name) / "bin" / PROGRAMS.name
-    shutil.copytree(PROGRAMS, target, ignore=shutil.ignore_patterns("__pycache__"))
+    target = Path(folder.name) / "bin" / POD_PROGRAMS.name
+    shutil.copytree(POD_PROGRAMS, target, ignore=shutil.ignore_patterns("__pycache__"))
     command = [python, "-I", "-m", "compileall", "-q", folder.name]
     subprocess.run(command, check=True)
     return folder

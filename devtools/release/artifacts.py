@@ -21,7 +21,7 @@ from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMS = "SHA256SUMS"
-NOTES = "NOTES.md"
+RELEASE_NOTES = "NOTES.md"
 ICON = "docs/pictures/icon.svg"
 # The inputs of the wheel.
 _WHEEL = ("pyproject.toml", "README.md", "LICENSE", "hvdchart", "charts", "examples")
@@ -50,8 +50,8 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
         ]
     text = "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in files)
     (out / SUMS).write_text(text)
-    (out / NOTES).write_text(notes(hvdchart.__version__, repository), "utf-8")
-    return [*files, out / SUMS, out / NOTES]
+    (out / RELEASE_NOTES).write_text(notes(hvdchart.__version__, repository), "utf-8")
+    return [*files, out / SUMS, out / RELEASE_NOTES]
 
 
 def package_chart(staging: Path, out: Path, repository: str, registry: str) -> Path:

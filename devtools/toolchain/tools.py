@@ -170,18 +170,18 @@ BUILT = {
     )
 }
 LINKED = {link: tool for tool in BUILT.values() for link in tool.links}
-NAMES = sorted([*BUILT, *LINKED])
+TOOL_NAMES = sorted([*BUILT, *LINKED])
 
 
 def tool(name: str) -> Path:
-    """Return the absolute path of the program `name` (one of NAMES), and build it first if the
+    """Return the absolute path of the program `name` (one of TOOL_NAMES), and build it first if the
     cache does not have it.
 
     Raises DevtoolsError for an unknown name, a missing Go, or a build that failed.
     """
     built = BUILT.get(name) or LINKED.get(name)
     if built is None:
-        raise DevtoolsError(f"no tool is called {name!r}", f"use one of: {', '.join(NAMES)}")
+        raise DevtoolsError(f"no tool is called {name!r}", f"use one of: {', '.join(TOOL_NAMES)}")
     directory = _directory(built)
     if not directory.exists():
         # One build at a time: each uses all cores and gigabytes of memory.

@@ -14,7 +14,7 @@ from devtools.checks.schemas import (
     API_FILE,
     CUSTOM_RESOURCES,
     CUSTOM_RESOURCES_FILE,
-    REFERENCE,
+    DEFINITION_REFERENCE,
     RELEASES,
     ROOTS,
     Schema,
@@ -53,7 +53,7 @@ def write_for_kubeconform(folder: Path) -> str:
             suffix = version if group == "core" else f"{group}-{version}"
             schema = {
                 "$schema": "http://json-schema.org/draft-07/schema#",
-                "$ref": REFERENCE + root,
+                "$ref": DEFINITION_REFERENCE + root,
                 "definitions": definitions,
             }
             (folder / release / f"{kind.lower()}-{suffix}.json").write_text(json.dumps(schema))

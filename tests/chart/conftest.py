@@ -27,7 +27,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The next version of the chart: one more program, other defaults, one more value."""
     folder = tmp_path_factory.mktemp("chart") / "newer"
     shutil.copytree(CHART, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    archive = folder / programs.ARCHIVE.relative_to(CHART)
+    archive = folder / programs.PROGRAMS_ARCHIVE.relative_to(CHART)
     files = {**programs.contents(), "shared/added.py": b""}
     archive.write_bytes(programs.pack(files))
     about = folder / "Chart.yaml"

@@ -110,7 +110,7 @@ def test_most_code_that_the_chart_takes_fits(kind: str) -> None:
 def test_most_code_beside_programs_that_an_upgrade_keeps_fits() -> None:
     """templates/programs/kept-programs.yaml takes half of the kept characters off the limit."""
     noise = random.Random(2)  # noqa: S311
-    size = programs.ARCHIVE.stat().st_size
+    size = programs.PROGRAMS_ARCHIVE.stat().st_size
     kept = base64.b64encode(noise.randbytes(size)).decode()
     code = incompressible("archive", CODE - len(kept) // 2)
     assert stored_size(code, kept) < SECRET - SPARE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from devtools.pods.program_copies import FILES, PROGRAMS
+from devtools.pods.program_copies import FILES, POD_PROGRAMS
 
 CHART = FILES.parent
 ROOT = CHART.parents[1]
-FOLDERS = [file.parent.name for file in PROGRAMS.glob("*/__init__.py")]
+FOLDERS = [file.parent.name for file in POD_PROGRAMS.glob("*/__init__.py")]
 BESIDE = ("docs", "files", "hvdchart", "images", "templates", "tests")
 NAMED = re.compile(
     rf"(?<![\w./-])(?:{'|'.join((*FOLDERS, *BESIDE))})/[\w/-]+\.(?:json|md|py|tpl|yaml)\b"
@@ -17,11 +17,11 @@ NAMED = re.compile(
 
 def test_files_that_the_programs_name_exist() -> None:
     named = {
-        (file.relative_to(PROGRAMS).as_posix(), name)
-        for file in PROGRAMS.rglob("*.py")
+        (file.relative_to(POD_PROGRAMS).as_posix(), name)
+        for file in POD_PROGRAMS.rglob("*.py")
         for name in NAMED.findall(file.read_text("utf-8"))
     }
     assert len(named) > 30
-    folders = (PROGRAMS, CHART, ROOT)
+    folders = (POD_PROGRAMS, CHART, ROOT)
     missing = [pair for pair in named if not any((each / pair[1]).is_file() for each in folders)]
     assert sorted(missing) == []

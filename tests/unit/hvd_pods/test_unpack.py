@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from devtools.docs_gen import programs
-from devtools.pods.program_copies import FILES, PROGRAMS
+from devtools.pods.program_copies import FILES, POD_PROGRAMS
 
 TEXT = (FILES / "unpack.py").read_text()
 PRINTS = {"master/main.py": b"import sys\nprint('runs', sys.flags.isolated, sys.argv[1:])\n"}
@@ -174,8 +174,10 @@ def test_start_suits_python_3_8() -> None:
 
 def test_archive_of_the_chart_has_each_program() -> None:
     """It runs on Python 3.8, and a traceback names the lines of the sources."""
-    files = programs.read(programs.ARCHIVE.read_bytes())
-    sources = {path.relative_to(PROGRAMS).as_posix(): path for path in PROGRAMS.glob("*/**/*.py")}
+    files = programs.read(programs.PROGRAMS_ARCHIVE.read_bytes())
+    sources = {
+        path.relative_to(POD_PROGRAMS).as_posix(): path for path in POD_PROGRAMS.glob("*/**/*.py")
+    }
     packed = {name: files.pop(name).decode() for name in sources}
     assert all(ast.parse(text, feature_version=(3, 8)) for text in packed.values())
     lines = {name: text.count("\n") for name, text in packed.items()}
@@ -185,7 +187,7 @@ def test_archive_of_the_chart_has_each_program() -> None:
 
 
 def test_chart_s_archive_unpacks(tmp_path: Path) -> None:
-    files = programs.read(programs.ARCHIVE.read_bytes())
+    files = programs.read(programs.PROGRAMS_ARCHIVE.read_bytes())
     container = make_container(tmp_path, files)
     container.start()
     there = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devtools.pods.program_copies import PROGRAMS
+from devtools.pods.program_copies import POD_PROGRAMS
 
 # The clock continues by 7 s at each look. An MPI may end its process at exit: what is not written
 # by then is lost.
@@ -40,7 +40,7 @@ def run(
     (image / "horovod").mkdir()
     text = HOROVOD.format(rank=rank, total=total, answered=answered)
     (image / "horovod" / "torch.py").write_text(text)
-    command = [sys.executable, "-S", str(PROGRAMS / "rank" / "allreduce_check.py"), *arguments]
+    command = [sys.executable, "-S", str(POD_PROGRAMS / "rank" / "allreduce_check.py"), *arguments]
     done = subprocess.run(
         command, env={"PYTHONPATH": str(image)}, capture_output=True, text=True, check=False
     )

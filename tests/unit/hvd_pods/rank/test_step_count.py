@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.pods.program_copies import FILES, PROGRAMS
+from devtools.pods.program_copies import FILES, POD_PROGRAMS
 from hvd_pods.pod import metrics
 
 # Modules with what is used of PyTorch's and of Keras', by the paths of theirs.
@@ -95,7 +95,7 @@ def run(folder: Path, script: str, preload: str = "") -> tuple[metrics.ReportedP
         file.write_text(content)
     written = folder / "metrics"
     written.mkdir()
-    paths = [FILES, PROGRAMS / "library", folder / "packages"]
+    paths = [FILES, POD_PROGRAMS / "library", folder / "packages"]
     environment = {
         "PYTHONPATH": ":".join(map(str, paths)),
         "HVD_METRICS_DIR": str(written),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from devtools.pods.program_copies import PROGRAMS
+from devtools.pods.program_copies import POD_PROGRAMS
 
-SCRIPT = PROGRAMS / "worker/stage.sh"
+SCRIPT = POD_PROGRAMS / "worker/stage.sh"
 # Each run leaves a line, so that runs can be counted.
 FETCH = 'echo ran >>"$COUNT"; mkdir -p sub; echo one >a; echo three >"sub/b c"'
 
