@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from typing import Any
 
 MASK = "(masked)"
+# The word token, but not that of a language model: tokenizer, token_type_ids, tokens_per_step.
+_ACCESS_WORD = r"token(?!iz|s?[-_.]?(?:type|embed|class|level|length|per|ids?\b|counts?\b))"
 # Words of names whose values are secrets: WANDB_API_KEY, dbPassword, hf-token.
 _WORDS = re.compile(
-    r"secret|token|passw|passphrase|pwd|credential|apikey|accesskey|privatekey|cookie|bearer|"
+    rf"secret|{_ACCESS_WORD}|passw|passphrase|pwd|credential|apikey|accesskey|privatekey|cookie|bearer|"
     r"signature|(?:^|[-_.])(?:key|pass|auth|pat|sas|dsn|pin|salt)(?:$|[-_.])",
     re.IGNORECASE,
 )
@@ -32,8 +34,10 @@ _FORMS = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
     # Tokens of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS, Google, NVIDIA, Stripe, Docker,
     # npm and PyPI, and JSON Web Tokens.
-    r"|\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|[rs]k_live_|xox[abprs]-|xapp-|AKIA|ASIA|AIza"
-    r"|ya29\.|nvapi-|dckr_pat_|pypi-AgE)[A-Za-z0-9_-]{12,}"
+    r"|\b(?:gh[pousr]_|github_pat_|glpat-|[rs]k_live_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|nvapi-"
+    r"|dckr_pat_|pypi-AgE)[A-Za-z0-9_-]{12,}"
+    # Functions and packages have such names, too: hf_hub_download, sk-learn.
+    r"|\bhf_[A-Za-z0-9]{12,}|\bsk-(?=[A-Za-z_-]{0,99}\d)[A-Za-z0-9_-]{12,}"
     r"|\bnpm_[A-Za-z0-9]{36}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?",
     re.DOTALL,
@@ -41,12 +45,14 @@ _FORMS = re.compile(
 # The text after such words in a line of a log or a command line, and the login in an address. What
 # is repeated has a limit: otherwise, a line of a million letters would take hours.
 _STATED = re.compile(
-    r"((?:authorization\W{1,3}(?:(?:apikey|basic|bearer|digest|token)\b)?|bearer|"
-    r"(?:secret|token|passphrase|passw(?:or)?d|passwd|credentials?|cookie|\bpass|\bpwd|\bpat|\bdsn|"
-    r"(?:access|account|api|encryption|private|signing)[-_]?key)[-\w]{0,99}[\"']?\]?\s{0,9}[:=]|"
+    r"((?:authorization\W{1,3}(?:(?:apikey|basic|bearer|digest|token)\b)?|bearer[:=]?|"
+    rf"(?:(?:secret|{_ACCESS_WORD}|passphrase|passw(?:or)?d|passwd|credentials?|cookie|"
+    r"(?:access|account|api|encryption|private|signing)[-_]?key)[-\w]{0,99}|"
+    # Short words may not be parts of others: path, patience, passed.
+    r"(?<![a-z0-9])(?:pass|pwd|pat|dsn)(?![-\w]))[\"']?\]?\s{0,9}[:=]|"
     # The signature of an address.
     r"[?&;](?:[-\w]{0,99}-)?sig(?:nature)?=|"
-    r"--[-\w]{0,99}(?:secret|token|passphrase|password|key|(?:auth|pass|pat)\b)[-\w]{0,99}=?)"
+    r"--[-\w]{0,99}(?:(?:secret|password)[-\w]{0,99}|tokens?|passphrase|key|auth|pass|pat)(?=[=\s])=?)"
     r"\s{0,9}[\"']?)"
     # A text in quotes may have spaces.
     r"((?<=\")[^\"\n]{3,}|(?<=')[^'\n]{3,}|[^\s\"',;}]{3,})",
@@ -82,7 +88,8 @@ class Masker:
                 self.document(item, inherited or options[at] or name)
                 for at, item in enumerate(document)
             ]
-        if is_secret_name(name) and document not in (None, "", True, False):
+        is_secret = is_secret_name(name) and not _is_token_count(name, str(document))
+        if is_secret and document not in (None, "", True, False):
             self._note(document)
             return MASK
         if isinstance(document, str):
@@ -143,8 +150,9 @@ def _secret_keys(document: dict[str, Any]) -> set[str]:
     if document.get("kind") == "Secret":
         return {"data", "stringData"}
     name = document.get("name")
-    is_entry = isinstance(name, str) and is_secret_name(name)
-    return {"value"} if is_entry else set()
+    if not isinstance(name, str) or _is_token_count(name, str(document.get("value"))):
+        return set()
+    return {"value"} if is_secret_name(name) else set()
 
 
 def _is_shown(key: str, document: dict[str, Any]) -> bool:
@@ -161,8 +169,12 @@ def _names_secret(key: str, value: Any) -> bool:
 
 def _mask_stated(stated: re.Match[str]) -> str:
     """Mask the value after a secret's name; a number of tokens is no secret."""
-    is_count = "token" in stated[1].lower() and _NUMBER.fullmatch(stated[2])
-    return stated[0] if is_count else f"{stated[1]}{MASK}"
+    return stated[0] if _is_token_count(*stated.groups()) else f"{stated[1]}{MASK}"
+
+
+def _is_token_count(name: str, value: str) -> bool:
+    """Return whether a value is a number of tokens of a language model."""
+    return "token" in name.lower() and bool(_NUMBER.fullmatch(value))
 
 
 def is_secret_name(name: str) -> bool:

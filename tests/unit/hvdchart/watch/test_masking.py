@@ -80,11 +80,44 @@ def test_secrets_are_known_by_their_names(name: str, is_secret: bool) -> None:
         ("--auth abcdef --author ann", f"--auth {MASK} --author ann"),
         ("dckr_pat_abcdefghijkl", MASK),
         ("npm_config_registry_of_team", "npm_config_registry_of_team"),
-        ("signature: f(x), compass=3, passed: 12", "signature: f(x), compass=3, passed: 12"),
+        ("DB_PASS=abcdef --key-frames 120", f"DB_PASS={MASK} --key-frames 120"),
+        ("bearer: abcdef", f"bearer: {MASK}"),
+        ("hf_abcdefghijklmnop sk-proj-abcdef123456", f"{MASK} {MASK}"),
+        ("--api-key abcdef --key=abcdef", f"--api-key {MASK} --key={MASK}"),
     ],
 )
 def test_secrets_are_known_by_their_form(text: str, expected: str) -> None:
     assert Masker().text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "checkpoint path: /output/ckpt, PATH=/usr/bin:/bin, pattern=model.*",
+        "patience: 100, patch_size=16x16, passed: True, passes=3000, compass=300",
+        "signature: f(input), the key step of 3, bypass=maybe",
+        'File "hub.py", line 3, in hf_hub_download(repo_id)',
+        "tokenizer = AutoTokenizer.from_pretrained(name)",
+        "token_type_ids=tensor([0, 0]), tokens_per_second=12345, token_ids: [101, 102]",
+        "--tokenizer gpt2-large --max-tokens 100000 --key-frames 120",
+        "tokens: 100000, 12.5 tokens/s",
+        "pip install sk-learn-estimators",
+        "step 100/2000 loss=0.6931 accuracy=0.9861 images/s=1234.5",
+    ],
+)
+def test_lines_of_ordinary_trainings_are_kept(line: str) -> None:
+    assert Masker().text(line) == line
+
+
+def test_words_of_language_models_are_no_secrets() -> None:
+    masker = Masker()
+    values = {
+        "args": ["--tokenizer", "gpt2-large", "--model", "gpt2-large"],
+        "env": [{"name": "MAX_TOKENS", "value": "1000000"}],
+        "maxTokens": 1000000,
+    }
+    assert masker.document(values) == values
+    assert masker.text("gpt2-large reads 1000000 words") == "gpt2-large reads 1000000 words"
 
 
 def test_all_values_of_a_map_with_a_secrets_name_are_secrets() -> None:
