@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from hvd_pods.shared.contract import COMMAND
 from hvd_pods.shared.pip_output import REQUIREMENTS
@@ -38,8 +38,8 @@ from hvdchart.text import join_names
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.render import dump
 
-# The first line of a shell script.
-_OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
+# The name of a shell, such as bash or zsh-5.8.
+_SHELL = re.compile(r"\w*sh[-.0-9]*")
 # The maximum number of a folder's scripts in a message.
 _MAX_NAMED_SCRIPTS = 3
 _SAVED = """\
@@ -134,7 +134,7 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
             f"{script} is a notebook, not a script: `jupyter nbconvert --to script {script}` makes "
             "one of it; in a cell, `hvdchart.launch(function, workers=2)` runs a function on ranks"
         )
-    if script.suffix in (".sh", ".bash") or _OF_SHELL.match(read_text(script)):
+    if script.suffix in (".sh", ".bash") or _is_of_shell(read_text(script)):
         raise FileError(
             f"{script} is a script of a shell, not of Python: `hvdchart migrate {script}` reads "
             "its launcher's line"
@@ -155,6 +155,15 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
             raise FileError(f"--code {code}: does not contain {script}")
         shown = script.resolve().relative_to(code.resolve()).as_posix()
     return ["python3", shown, *arguments]
+
+
+def _is_of_shell(text: str) -> bool:
+    """Return whether the first line of a script names a shell, alone or after `env`."""
+    line = text.partition("\n")[0]
+    words = line[2:].split() if line.startswith("#!") else []
+    if words and PurePosixPath(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return bool(words and _SHELL.fullmatch(PurePosixPath(words[0]).name))
 
 
 def _names_of_files() -> str:

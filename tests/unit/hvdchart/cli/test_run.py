@@ -442,6 +442,25 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     assert helm.calls == []
 
 
+@pytest.mark.parametrize(
+    ("line", "is_of_shell"),
+    [
+        ("#!/home/josh/venv/bin/python3", False),
+        ("#!/usr/bin/env -S bash -e", True),
+        ("#!/usr/bin/env A=/bin/sh python3", False),
+        ("#!/usr/bin/env A=1 zsh", True),
+        ("#! /opt/bin/bash-5.2", True),
+        ("#!/bin/sh -e", True),
+        ("#!/usr/bin/python3 /bin/sh", False),
+    ],
+)
+def test_script_whose_interpreter_is_a_shell_is_refused(
+    hvdchart: Command, script: Path, line: str, is_of_shell: bool
+) -> None:
+    script.write_text(f"{line}\nprint()\n")
+    assert (hvdchart("plan", script).code == 0) is not is_of_shell
+
+
 @pytest.mark.parametrize("word", ["`worker.slots`", "`image.tag`", "a`worker.slots`b`image.tag`"])
 @pytest.mark.parametrize(
     "options",
