@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _VOLUME = (
     "NAME=pvc:CLAIM:/PATH, NAME=hostPath:/FOLDER:/PATH, NAME=nfs:SERVER:/FOLDER:/PATH, "
     "NAME=configMap:MAP:/PATH or NAME=emptyDir:/PATH, with :ro at the end to mount it read-only"
 )
+# An NFS server's IPv6 address in brackets, and the folder and path after it.
+_IPV6_SERVER = re.compile(r"nfs:\[([0-9A-Fa-f:.]+)\]:(.*)")
 _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
 # The request of a worker without --cpu: it is scheduled on nodes that other pods use, too.
 SCRIPT_CPU = "250m"
@@ -175,6 +178,9 @@ def _parse_volume(text: str) -> tuple[str, Plain]:
         rest = rest.removesuffix(":ro")
         volume["readOnly"] = True
     kind, *parts = rest.split(":")
+    address = _IPV6_SERVER.fullmatch(rest)
+    if address:
+        parts = [address[1], *address[2].split(":")]
     if kind == "emptyDir":
         volume["emptyDir"] = {}
     elif kind == "nfs" and len(parts) > 1:

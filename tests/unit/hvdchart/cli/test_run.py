@@ -118,6 +118,11 @@ def test_options_become_values_of_the_chart(
             {"name": "data", "mountPath": "/data"},
         ),
         (
+            ["--volume", "data=nfs:[fd00::1]:/a:/in:ro"],
+            {"nfs": {"server": "fd00::1", "path": "/a", "readOnly": True}},
+            {"name": "data", "mountPath": "/in", "readOnly": True},
+        ),
+        (
             ["--secret", "keys:/keys"],
             {"secret": {"secretName": "keys"}},
             {"name": "secret-0", "mountPath": "/keys", "readOnly": True},
