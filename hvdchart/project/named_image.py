@@ -8,6 +8,11 @@ from hvdchart.project.default_images import DefaultImage, default_image, parse_r
 from hvdchart.text import split_image
 
 _IMAGE_FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")
+# Packages that contain a framework or depend on it.
+_BRINGING_PACKAGES = {
+    "torch": {"torchvision", "torchaudio", "torchmetrics"},
+    "tensorflow": {"tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm"},
+}
 # Registry names that images without a registry belong to.
 _DOCKER_HUB = ("docker.io/", "index.docker.io/")
 
@@ -30,8 +35,7 @@ def lacked_frameworks(
     has = frozenset().union(*(image.has for image in same))
     listed = parse_requirements(requirements)
     for name, image in images.items():
-        # Packages such as torchvision and tensorflow-cpu contain it or depend on it.
-        is_brought = any(package.startswith(name) for package in listed)
+        is_brought = not listed.isdisjoint({name, *_BRINGING_PACKAGES.get(name, ())})
         if name in modules and name not in has and image not in same and not is_brought:
             yield (
                 f"the script imports {name}, and no image {repository} is known to have it: "

@@ -107,6 +107,17 @@ def test_framework_that_requirements_bring_is_not_lacked(
     assert not [each for each in json.loads(done.output)["warnings"] if repository in each]
 
 
+def test_package_with_a_similar_name_does_not_bring_the_framework(
+    hvdchart: Command, script: Path
+) -> None:
+    script.write_text("import jax\n")
+    (script.parent / "requirements.txt").write_text("jaxtyping\n")
+    done = hvdchart("plan", script, "--image", PUBLIC, "--code", script.parent, "-o", "json")
+    repository = PUBLIC.partition(":")[0]
+    (warning,) = [each for each in json.loads(done.output)["warnings"] if repository in each]
+    assert "jax" in warning
+
+
 def test_module_that_the_code_has_is_not_lacked(hvdchart: Command, script: Path) -> None:
     script.write_text("import datasets, trl\n")
     (script.parent / "datasets").mkdir()
