@@ -114,9 +114,9 @@ def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain
         )
     if mode & 0o111 and stat.S_ISREG(mode):
         return {"archive": pack_files(path, {path.name: real})}
-    most = int(read_data("resources.json")["codeCharacters"])
+    most = int(read_data("resources.json")["codeBytes"])
     with _open(real) as (file, status):
-        # A character has at most four bytes.
+        # A script in another coding is compressed, and may be larger than the chart takes.
         data = file.read(4 * most + 1)
     sizes = {str(path): status.st_size}
     if len(data) > 4 * most:
@@ -125,7 +125,7 @@ def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return {"archive": pack_files(path, {path.name: real})}
-    if len(text) > most:
+    if len(data) > most:
         raise _too_large(path, sizes)
     return {"files": {path.name: text}}
 
@@ -137,7 +137,7 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
     regular file, and, with the name of `origin`, for more files than the chart takes.
     """
     content = io.BytesIO()
-    most = int(read_data("resources.json")["codeCharacters"])
+    most = int(read_data("resources.json")["codeBytes"])
     sizes = {str(file): _size(file) for file in files.values()}
     # Refuse a data set in the folder before reading any of it.
     if sum(sizes.values()) > MAX_CODE_BYTES:
@@ -290,12 +290,12 @@ def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
 
 def _too_large(path: Path, sizes: Mapping[str, int]) -> FileError:
     """Return an error that names the largest files."""
-    most = int(read_data("resources.json")["codeCharacters"])
+    most = int(read_data("resources.json")["codeBytes"])
     ordered = sorted(((size, name) for name, size in sizes.items()), reverse=True)
     largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in ordered[:_MAX_NAMED_FILES])
     total = sum(sizes.values()) // 1000
     return FileError(
-        f"{path}: the code has more than {most} characters in base64, which is what the chart "
+        f"{path}: the code has more than {most} bytes in base64, which is what the chart "
         f"takes. It has {pluralize(len(sizes), 'file')} of {total} kB; the largest "
         f"are {largest}: name what no training needs in .hvdignore, or put it into the image or "
         "onto a volume"

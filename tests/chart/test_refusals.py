@@ -568,7 +568,7 @@ def test_schema_error_names_the_key(helm: str, values: Values, names: list[str])
 
 
 def test_code_that_does_not_fit_is_refused() -> None:
-    most = int(read_data("resources.json")["codeCharacters"])
+    most = int(read_data("resources.json")["codeBytes"])
     files = {"train.py": "x" * (most + 1)}
     assert f"use at most {most}" in refusal({"code": {"files": files}})
 

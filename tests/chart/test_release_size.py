@@ -25,7 +25,7 @@ from tests.chart.render import CHART, Values, helm_template, render, with_image
 SECRET = 1 << 20
 # For values, notes, and what this test leaves out of a release.
 SPARE = 30_000
-CODE = int(read_data("resources.json")["codeCharacters"])
+CODE = int(read_data("resources.json")["codeBytes"])
 ARGUMENTS: Values = {"master": {"args": ["python", "train.py"]}}
 DOCS = CHART.parents[1] / "docs"
 SCALE = DOCS / "scale.md"
@@ -118,7 +118,7 @@ def test_most_code_beside_programs_that_an_upgrade_keeps_fits() -> None:
 
 def test_pages_and_values_say_the_limit() -> None:
     kilobytes = f"{CODE * 3 // 4 // 1000} kB"
-    assert f"at most {CODE:,} characters" in (DOCS / "code.md").read_text()
+    assert f"at most {CODE:,} bytes" in (DOCS / "code.md").read_text()
     assert f"at most {kilobytes} before base64" in json.dumps(load_source())
     assert f"files by name, at most {CODE // 1000} kB" in json.dumps(load_source())
 

@@ -102,7 +102,7 @@ def test_code_that_does_not_fit_beside_kept_programs_is_refused(
     place: Namespace, newer: Path, version: str
 ) -> None:
     """The message comes in place of that of Helm, whose Secret would be too large."""
-    most = int(read_data("resources.json")["codeCharacters"])
+    most = int(read_data("resources.json")["codeBytes"])
     values = {**RUN, "code": {"files": {"train.py": "#" * most}}}
     upgrade(place, version, CHART, values)
     done = place.helm("upgrade", "hvd", str(newer), values=values, version=version)

@@ -11,10 +11,10 @@
 {{- define "horovod.checkCode" -}}
 {{- $archive := .facts.values.code.archive -}}
 {{- $size := .facts.code.size -}}
-{{- $most := int .facts.shared.codeCharacters -}}
+{{- $most := int .facts.shared.codeBytes -}}
 {{- if gt $size $most -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "code.files and code.archive have %d characters" $size)
+    "what" (printf "code.files and code.archive have %d bytes" $size)
     "why" "Helm stores them twice in a Secret of at most 1 MiB"
     "do" (printf "use at most %d, and put more into the image or onto a volume" $most)) -}}
 {{- end -}}
@@ -37,13 +37,13 @@
 {{- range .facts.keptPrograms -}}
   {{- range .binaryData -}}{{- $size = add $size (len .) -}}{{- end -}}
 {{- end -}}
-{{- $most := sub .facts.shared.codeCharacters (div $size 2) | max 0 | int -}}
+{{- $most := sub .facts.shared.codeBytes (div $size 2) | max 0 | int -}}
 {{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
   {{- $kept := "keeps the programs of another version of the chart" -}}
   {{- $others := "upgrade when the run has ended, or use the chart that it was installed with" -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "code.files and code.archive have %d characters" $code)
+    "what" (printf "code.files and code.archive have %d bytes" $code)
     "why" (printf "the run that continues %s, which this upgrade stores, too" $kept)
     "do" (printf "use at most %d, %s" $most $others)) -}}
 {{- end -}}

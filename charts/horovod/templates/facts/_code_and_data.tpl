@@ -3,7 +3,7 @@
 {{/*
 The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py).
   code.files      the files by name
-  code.size       their characters
+  code.size       their bytes
   code.version    a hash of the code; like the next two empty without code
   code.sha256     the hash of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its
                   template, and runs no other code (hvd_pods/pod/code_archive.py)

@@ -16,7 +16,7 @@ from hvdchart.errors import FileError
 from tests.unit.folders import write
 
 pytestmark = pytest.mark.timeout(120)
-MOST = int(read_data("resources.json")["codeCharacters"])
+MOST = int(read_data("resources.json")["codeBytes"])
 # Of a file with twice as many bytes.
 KB = 2 * MOST // 1000
 
@@ -95,6 +95,14 @@ def test_largest_script_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("#" * MOST)
     assert pack_code(script) == {"files": {"train.py": "#" * MOST}}
+
+
+def test_limit_of_a_script_counts_bytes(tmp_path: Path) -> None:
+    """As the chart does: a character may have several."""
+    script = tmp_path / "train.py"
+    script.write_text("#" + "\u00e9" * (MOST // 2), encoding="utf-8")
+    with pytest.raises(FileError):
+        pack_code(script)
 
 
 def test_largest_folder_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
