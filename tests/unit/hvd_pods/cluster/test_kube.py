@@ -99,7 +99,7 @@ def test_an_incomplete_answer_is_an_api_error(api_server: FakeApi, what: str, ca
     api_server.fail("GET", "core/pods", failure)
     with pytest.raises(kube.ApiError, match=r"complete response .* core/pods\S* \(\w+: ") as raised:
         CALLS[call](api)
-    assert raised.value.status == kube.NO_ANSWER
+    assert raised.value.status == kube.NO_HTTP_STATUS
     assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
     assert raised.value.is_temporary
 

@@ -10,7 +10,7 @@ import pytest
 
 from hvd_pods.master.launch import describe_rendezvous
 from hvd_pods.pod import rank_variables
-from hvd_pods.pod.rank_variables import FIRST_PORT, LAUNCHES
+from hvd_pods.pod.rank_variables import FIRST_PORT, PORT_PAIRS
 from hvd_pods.rank.warm_checks import check_environment
 from hvd_pods.shared.errors import RunError
 from tests.support.ports import find_port
@@ -70,9 +70,11 @@ def test_master_sends_all_workers_of_a_launch_the_address_of_the_first() -> None
     run = make_run()
     workers = run.workers[1:]
     addresses = {worker: f"10.0.0.{number}" for number, worker in enumerate(workers)}
-    texts = [describe_rendezvous(run, addresses, attempt) for attempt in range(1, LAUNCHES + 1)]
+    texts = [describe_rendezvous(run, addresses, attempt) for attempt in range(1, PORT_PAIRS + 1)]
     ports = {int(text.split()[1]) for text in texts}
-    assert ports == set(range(FIRST_PORT, FIRST_PORT + 2 * LAUNCHES, 2)), "an attempt has no other"
+    assert ports == set(range(FIRST_PORT, FIRST_PORT + 2 * PORT_PAIRS, 2)), (
+        "an attempt has no other"
+    )
     given = {"HVD_RENDEZVOUS": texts[0], "HVD_POD": "hvd-gpu-0"}
     chosen = rank_variables.choose((2, 6, 0, 4), given)
     assert (chosen["MASTER_ADDR"], chosen["NODE_RANK"]) == ("10.0.0.0", "1")

@@ -51,9 +51,9 @@ NUMBER = struct.Struct("!i")
 ACKNOWLEDGED_BYTES = 1 << 14
 # Seconds: the kernel drops a connection whose other end has not responded for about a minute. With
 # TCP alone, a network failure would be detected after hours, and the ranks would run on.
-KEEPALIVE_IDLE_SECONDS = 15
-KEEPALIVE_INTERVAL_SECONDS = 15
-KEEPALIVE_PROBES = 3
+AGENT_KEEPALIVE_IDLE_SECONDS = 15
+AGENT_KEEPALIVE_INTERVAL_SECONDS = 15
+AGENT_KEEPALIVE_PROBES = 3
 UNSENT_TIMEOUT_SECONDS = 60
 
 
@@ -225,9 +225,11 @@ def keep_alive(connection: socket.socket) -> None:
     """Let the kernel drop a connection whose other end does not respond for about a minute."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, AGENT_KEEPALIVE_IDLE_SECONDS)
+    connection.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, AGENT_KEEPALIVE_INTERVAL_SECONDS
+    )
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, AGENT_KEEPALIVE_PROBES)
     connection.setsockopt(
         socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNSENT_TIMEOUT_SECONDS
     )

@@ -33,11 +33,11 @@ RETRY_PAUSE_SECONDS = 60.0
 # Characters of an error: a proxy before the API server may answer with a page.
 MAX_MESSAGE_CHARACTERS = 1500
 # The `status` of an ApiError that has no HTTP status.
-NO_ANSWER = 0
+NO_HTTP_STATUS = 0
 # The status codes of a server, or of a proxy before it, while it starts, ends or is overloaded. 401
 # is included because the server reads the service account to verify a token, which may fail as
 # well.
-TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
+TEMPORARY = (NO_HTTP_STATUS, 401, 408, 429, 500, 502, 503, 504)
 
 
 class CallLimits(NamedTuple):
@@ -83,13 +83,13 @@ class ApiRequest(NamedTuple):
 class ApiError(Exception):
     """A call to the API failed.
 
-    `status` is the HTTP status, or NO_ANSWER when the API server could not be reached, or its
+    `status` is the HTTP status, or NO_HTTP_STATUS when the API server could not be reached, or its
     response was cut or has another form than the API's. `retry_after_seconds`: the pause that the
     server requests.
     """
 
     def __init__(self, status: int, message: str, retry_after_seconds: float = 0.0) -> None:
-        super().__init__(message if status == NO_ANSWER else f"{status}: {message}")
+        super().__init__(message if status == NO_HTTP_STATUS else f"{status}: {message}")
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 
@@ -165,7 +165,7 @@ class Api:
             items += page.get("items", [])
             metadata = page["metadata"]
             if "resourceVersion" not in metadata:
-                raise ApiError(NO_ANSWER, f"the response to GET {path} is not a list")
+                raise ApiError(NO_HTTP_STATUS, f"the response to GET {path} is not a list")
             following = metadata.get("continue")
             if not following:
                 return items, str(metadata["resourceVersion"])
@@ -306,7 +306,7 @@ class Api:
             cause = f"{type(problem).__name__}: {problem}"
             target = f"{request.method} {request.path}"
             message = f"no complete response from the API server to {target} ({cause})"
-            raise ApiError(NO_ANSWER, message) from problem
+            raise ApiError(NO_HTTP_STATUS, message) from problem
         finally:
             connection.close()
 

@@ -56,7 +56,7 @@ class WorkerProgram(NamedTuple):
         """Return the program's exit code. Call this after the end of its output."""
         with self.client.makefile("rb") as file:
             line = file.readline()
-        return int(line) if line.strip() else gateway_client.NOT_STARTED
+        return int(line) if line.strip() else gateway_client.REMOTE_NOT_STARTED
 
 
 def place_ranks(workers: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:

@@ -24,7 +24,7 @@ from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
-from hvd_pods.master.gateway_client import NOT_STARTED
+from hvd_pods.master.gateway_client import REMOTE_NOT_STARTED
 from hvd_pods.master.remote import AgentAccess
 from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.pod.reporting import log
@@ -112,7 +112,7 @@ class Gateway:
                 code = self._run(client, request, streams)
             except (OSError, ValueError, KeyError, TypeError) as problem:
                 log(f"a program of this pod has made no request: {problem!r:.200}")
-                code = NOT_STARTED
+                code = REMOTE_NOT_STARTED
             finally:
                 for stream in streams:
                     os.close(stream)
@@ -151,7 +151,7 @@ class Gateway:
             self.key_problem = self.key_problem or f"{host}: {problem}"
         with suppress(OSError):
             write(errors, f"[hvd] error: {host}: {problem}\n".encode())
-        return NOT_STARTED
+        return REMOTE_NOT_STARTED
 
 
 class Relay:
@@ -198,7 +198,11 @@ class Relay:
                 self._is_over = True
         if problem:
             raise problem
-        return self._connection.exit_code if self._connection.exit_code is not None else NOT_STARTED
+        return (
+            self._connection.exit_code
+            if self._connection.exit_code is not None
+            else REMOTE_NOT_STARTED
+        )
 
     def _step(self) -> None:
         for kind, content in self._connection.step():

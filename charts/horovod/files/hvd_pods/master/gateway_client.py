@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GATEWAY_SOCKET = f"{GENERATED}/gateway.sock"
 # The exit code for a program that could not be started, as with ssh.
-NOT_STARTED = 255
+REMOTE_NOT_STARTED = 255
 PASSED_VARIABLES = (RUN_ID, FENCE, ATTEMPT, NOTICES, RENDEZVOUS)
 
 

@@ -32,7 +32,7 @@ from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.rules.events import EventSink, WorkerAnswers, WorkerGone, WorkerProblem
-from hvd_pods.rules.missing_workers import NO_ANSWER
+from hvd_pods.rules.missing_workers import SILENT_WORKER
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Pod, Worker
 
@@ -42,8 +42,8 @@ CONNECT_DELAY_SHARE = 0.1
 MAX_CONNECTS_PER_SECOND = 1000.0
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT_KEEPALIVE_SECONDS
 # replaces both if a worker counts as lost sooner than after MIN_KEEPALIVE_PATIENCE_SECONDS.
-KEEPALIVE_IDLE_SECONDS = 3
-KEEPALIVE_INTERVAL_SECONDS = 2
+PROBER_KEEPALIVE_IDLE_SECONDS = 3
+PROBER_KEEPALIVE_INTERVAL_SECONDS = 2
 SHORT_KEEPALIVE_SECONDS = 1
 MIN_KEEPALIVE_PATIENCE_SECONDS = 8.0
 # A live worker has responded within this many times the idle seconds of the keepalive.
@@ -244,7 +244,7 @@ class Prober:
                 if probed.has_answered:
                     probed.has_answered = probed.is_reported = False
                     self._put(WorkerGone(self.attempt, probed.worker.name))
-                self._report(probed, NO_ANSWER if probed.endpoint else self._source.missing)
+                self._report(probed, SILENT_WORKER if probed.endpoint else self._source.missing)
             if not probed.has_answered and not probed.connection:
                 self._set_timer(probed, now if probed.endpoint else None)
         self._unanswered_count = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
@@ -432,7 +432,7 @@ def _is_accepted(connection: socket.socket) -> bool:
 def keepalive_times(lost_after_seconds: float) -> tuple[int, int]:
     """Return TCP keepalive's idle seconds before the first probe, and those between probes."""
     if lost_after_seconds >= MIN_KEEPALIVE_PATIENCE_SECONDS:
-        return KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS
+        return PROBER_KEEPALIVE_IDLE_SECONDS, PROBER_KEEPALIVE_INTERVAL_SECONDS
     return SHORT_KEEPALIVE_SECONDS, SHORT_KEEPALIVE_SECONDS
 
 

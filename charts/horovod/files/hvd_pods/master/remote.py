@@ -17,7 +17,7 @@ from hvd_pods.master.agent_connection import (
     AgentConnectionError,
     make_request,
 )
-from hvd_pods.master.gateway_client import NOT_STARTED
+from hvd_pods.master.gateway_client import REMOTE_NOT_STARTED
 from hvd_pods.pod.reporting import log
 from hvd_pods.rank.warm_client import WARM_TIMEOUT_SECONDS
 from hvd_pods.shared.binding import Binding
@@ -109,7 +109,7 @@ def call(
 
 
 def _code_of(problem: AgentConnectionError) -> int:
-    return BAD_CONFIGURATION if problem.is_sure else NOT_STARTED
+    return BAD_CONFIGURATION if problem.is_sure else REMOTE_NOT_STARTED
 
 
 def wait_for(connection: AgentConnection, until: float, also: int | None = None) -> None:

@@ -22,7 +22,8 @@ POD = contract.POD
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
 # launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
 FIRST_PORT = 61000
-LAUNCHES = 2000
+# After this many launches, the ports are used again.
+PORT_PAIRS = 2000
 
 
 class RendezvousError(Exception):
@@ -38,7 +39,7 @@ def choose_port(seed: int, attempt: int) -> int:
 
     Another attempt has another port, so that a process that occupies this one does not block it.
     """
-    return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
+    return FIRST_PORT + 2 * ((seed + attempt) % PORT_PAIRS)
 
 
 def choose(place: Sequence[int], environment: Mapping[str, str]) -> dict[str, str]:

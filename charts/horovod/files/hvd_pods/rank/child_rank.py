@@ -35,15 +35,15 @@ NOT_TO_CATCH = {
 # A folder for PYTHONPATH, with rank/child_site.py alone.
 SITE = f"{paths.GENERATED}/site"
 # The exit code of a shell that cannot start a program.
-NOT_STARTED = 126
+RANK_NOT_STARTED = 126
 
 
 def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: None) -> int:
     """Run a command to its end; return its exit code, or minus the number of its signal.
 
     The child calls `started` with its process ID before the command begins. If the command cannot
-    start, return NOT_STARTED, and write the reason to standard error. Afterwards, SIGTERM ends this
-    process, and most other signals still do not (rank/rank_end.py).
+    start, return RANK_NOT_STARTED, and write the reason to standard error. Afterwards, SIGTERM ends
+    this process, and most other signals still do not (rank/rank_end.py).
     """
     parent = os.getpid()
     with suppress(ImportError, OSError):
@@ -66,7 +66,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
         except OSError as problem:
             print(f"[hvd] error: cannot start {command[0]}: {problem}", file=sys.stderr, flush=True)
         finally:
-            os._exit(NOT_STARTED)
+            os._exit(RANK_NOT_STARTED)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         # Hydra asks this process to end; other launchers send signals to the group of both.

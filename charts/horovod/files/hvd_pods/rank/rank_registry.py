@@ -22,7 +22,7 @@ from hvd_pods.shared.contract import FENCE, RUN_ID
 
 RANKS_FOLDER = f"{paths.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
-HIGH = 512
+MIN_STACK_DESCRIPTOR = 512
 # At this real-time signal, a rank writes its Python stack to a file. No known library uses this
 # signal: C libraries use the first ones, and Java, Go and MPI use none of them.
 STACK_SIGNAL = signal.SIGRTMAX - 2
@@ -81,13 +81,14 @@ def stack_file(rank: int) -> str:
 def open_stack_file(rank: int) -> int:
     """Open `stack_file` in the rank; return its descriptor, or standard error's without room.
 
-    The descriptor has a number from HIGH on, and is closed when another program is executed.
+    The descriptor has a number from MIN_STACK_DESCRIPTOR on, and is closed when another program is
+    executed.
     """
     try:
         _make_folder()
         # Append: worker/stacks.py empties the file before each stack.
         with open(stack_file(rank), "ab") as file:
-            return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
+            return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, MIN_STACK_DESCRIPTOR)
     except OSError:
         return 2
 

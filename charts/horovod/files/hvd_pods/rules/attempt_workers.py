@@ -373,7 +373,7 @@ def time_out(decision: Decision) -> None:
     workers = state.attempt_workers
     diagnoses = {
         worker: workers.diagnoses.get(worker.name)
-        or Diagnosis(workers.reasons.get(worker.name, missing_workers.NO_ANSWER).reason)
+        or Diagnosis(workers.reasons.get(worker.name, missing_workers.SILENT_WORKER).reason)
         for worker in missing
     }
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout_seconds:.0f}`"

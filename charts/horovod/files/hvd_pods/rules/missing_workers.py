@@ -24,7 +24,7 @@ REPORT_REPEAT_INTERVAL_SECONDS = 60.0
 # that was deleted or creates pods of another revision: somebody may be repairing it.
 REPAIR_TIMEOUT_SECONDS = 60.0
 AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
-NO_ANSWER = NoAnswer("it has not responded yet")
+SILENT_WORKER = NoAnswer("it has not responded yet")
 
 
 def diagnose(
@@ -34,7 +34,7 @@ def diagnose(
     reasons = decision.attempt_workers.reasons
     diagnoses = {}
     for worker in workers:
-        no_answer = reasons.get(worker.name, NO_ANSWER)
+        no_answer = reasons.get(worker.name, SILENT_WORKER)
         pod = event.pods.get(worker.name)
         is_wrong = pod is None or pod_replacement.is_stale(worker, pod)
         if event.problem:
@@ -171,7 +171,7 @@ def find_silent(decision: Decision) -> dict[Worker, str]:
     answering = attempt.workers.answering
     reasons = attempt.workers.reasons
     return {
-        workers[name]: reasons.get(name, NO_ANSWER).reason
+        workers[name]: reasons.get(name, SILENT_WORKER).reason
         for name in used
         if name in reasons or name not in answering
     }

@@ -8,7 +8,7 @@ from typing import Any, Mapping
 from hvd_pods.shared.record import MAX_LOSSES, ProgressEntry
 
 # The number of steps over which the speed is measured.
-WINDOW = 60
+SPEED_WINDOW_STEPS = 60
 # The digits of each loss that the record keeps.
 DIGITS = 6
 
@@ -74,7 +74,7 @@ class ReportedProgress:
             if furthest[1] and furthest not in history:
                 lost += now - furthest[0]
             furthest = (now, step)
-        seen = (*history, (now, step))[-WINDOW:]
+        seen = (*history, (now, step))[-SPEED_WINDOW_STEPS:]
         losses = add_loss(self.losses, step, reported.get("loss"))
         return ReportedProgress(reported, time, seen, furthest, lost, losses, self.pace)
 

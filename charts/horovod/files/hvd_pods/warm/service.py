@@ -32,7 +32,7 @@ from hvd_pods.warm import rank_fork
 from hvd_pods.warm.warm_state import WarmState
 
 # How often the importing process is started: only a lack of memory kills it.
-STARTS = 3
+WARM_STARTS = 3
 # A client sends its request at once.
 REQUEST_TIMEOUT_SECONDS = 10.0
 COMM = Path("/proc/self/comm")
@@ -72,12 +72,12 @@ def main(main_namespace: dict[str, Any]) -> None:
 
 
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
-    """Keep a process that imports and forks; restart it when it ends, STARTS times in all.
+    """Keep a process that imports and forks; restart it when it ends, WARM_STARTS times in all.
 
     Return the request and the open files in each of its ranks. Return None in this process when it
     gives up.
     """
-    for start in range(1, STARTS + 1):
+    for start in range(1, WARM_STARTS + 1):
         Path(warm_client.READY).unlink(missing_ok=True)
         reader, writer = os.pipe()
         parent = os.getpid()
@@ -88,7 +88,7 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
             return serve(listener, writer, modules)
         os.close(writer)
         status = os.waitpid(pid, 0)[1]
-        log(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
+        log(f"the warm process ended (wait status {status}), start {start} of {WARM_STARTS}")
         # Importing again beside running ranks could use up the memory that they need: no other rank
         # finds the socket until the guards of all of them have closed the other end.
         hidden = Path(warm_client.WARM_SOCKET).rename(f"{warm_client.WARM_SOCKET}.hidden")

@@ -31,7 +31,7 @@ class AgentLimits(NamedTuple):
 # The connections of one address without a request, in addition to one for each rank. And the number
 # of such addresses, in addition to one connection of each worker.
 BASE_CONNECTIONS = 16
-SOURCES = 4
+SOURCE_ADDRESSES = 4
 # The open files of an agent connection, and of the agent itself.
 CONNECTION_FILES = 5
 OWN_FILES = 32
@@ -50,6 +50,6 @@ def choose_limits(slots: int, workers: int, files: int) -> AgentLimits:
     most = (half - OWN_FILES) // CONNECTION_FILES
     return AgentLimits(
         per_address=per_address,
-        pending_clients=min(SOURCES * per_address + workers, half),
+        pending_clients=min(SOURCE_ADDRESSES * per_address + workers, half),
         agent_connections=min(AgentLimits().agent_connections, most),
     )

@@ -32,7 +32,7 @@ SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
 # before the last.
 TRIES = 3
 # The bytes of a state to copy at a time.
-PIECE = 1 << 22
+COPIED_BYTES = 1 << 22
 
 
 class ReplacedError(Exception):
@@ -119,8 +119,8 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
             with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
                 file.seek(HEADER_SIZE)
                 checksum = 0
-                for at in range(HEADER_SIZE, len(packed.raw), PIECE):
-                    piece = bytes(packed.raw[at : at + PIECE])
+                for at in range(HEADER_SIZE, len(packed.raw), COPIED_BYTES):
+                    piece = bytes(packed.raw[at : at + COPIED_BYTES])
                     checksum = zlib.crc32(piece, checksum)
                     file.write(piece)
                 # Read the header from the file: the packed state's map would show the new content

@@ -15,7 +15,7 @@ from .packed_state import PackedState, StepKey, fill, header_of, read_file, read
 
 # The memory of a packed state is a multiple of this many bytes, and stays where its description
 # becomes a little longer or shorter: to register new memory with a GPU takes longer than a commit.
-ROOM = 1 << 16
+MEMORY_MULTIPLE_BYTES = 1 << 16
 
 
 class DoubleBuffer:
@@ -136,9 +136,9 @@ class DoubleBuffer:
         Raises OSError if there is no room for it; the file is empty then.
         """
         memory = self._memory.pop(path, None)
-        if memory is None or not size <= len(memory.map) < size + 2 * ROOM:
+        if memory is None or not size <= len(memory.map) < size + 2 * MEMORY_MULTIPLE_BYTES:
             del memory
-            memory = self._make(path, -(-size // ROOM) * ROOM)
+            memory = self._make(path, -(-size // MEMORY_MULTIPLE_BYTES) * MEMORY_MULTIPLE_BYTES)
         self._memory[path] = memory
         return memory
 

@@ -14,9 +14,9 @@ from typing import Any, Mapping
 from .arrays import numpy_module
 
 # Bytes of a broadcast: new memory is slow, and this much is used again.
-PIECE = 1 << 24
+BROADCAST_BYTES = 1 << 24
 # JAX compiles what it sends for each size: there are few that are multiples of this many bytes.
-ROOM = 1 << 16
+SENT_MULTIPLE_BYTES = 1 << 16
 
 
 class Ranks:
@@ -57,8 +57,8 @@ class Ranks:
                 # Much of the time is that in which the kernel makes memory.
                 memory.madvise(mmap.MADV_HUGEPAGE)
             raw = memoryview(memory)
-        for at in range(0, size, PIECE):
-            self.send(raw[at : at + PIECE], root)
+        for at in range(0, size, BROADCAST_BYTES):
+            self.send(raw[at : at + BROADCAST_BYTES], root)
         return raw
 
 
@@ -125,7 +125,7 @@ class TorchRanks(Ranks):
             super().deliver(sent, received)
             return
         longest = max(map(len, [*sent.values(), *received.values()]), default=0)
-        for at in range(0, longest, PIECE):
+        for at in range(0, longest, BROADCAST_BYTES):
             begun = [
                 call(self._piece(memory, at), rank, group=self.group)
                 for call, memories in (
@@ -139,7 +139,9 @@ class TorchRanks(Ranks):
                 transfer.wait()
 
     def _piece(self, memory: memoryview, offset: int) -> Any:
-        return self.torch.frombuffer(memory[offset : offset + PIECE], dtype=self.torch.uint8)
+        return self.torch.frombuffer(
+            memory[offset : offset + BROADCAST_BYTES], dtype=self.torch.uint8
+        )
 
 
 class JaxRanks(Ranks):
@@ -160,7 +162,7 @@ class JaxRanks(Ranks):
             return [item]
         words = pickle.dumps(item)
         longest = self._gather(numpy_module().array([len(words)])).max()
-        padded = words.ljust(-(-int(longest) // ROOM) * ROOM, b"\0")
+        padded = words.ljust(-(-int(longest) // SENT_MULTIPLE_BYTES) * SENT_MULTIPLE_BYTES, b"\0")
         # What follows the words is not read.
         return [pickle.loads(data) for data in self._gather(_as_array(padded))]  # noqa: S301
 
@@ -192,8 +194,10 @@ class JaxRanks(Ranks):
             sender = next(senders, -1)
             room = received.get(sender, memoryview(bytearray()))
             move = _mover(self.jax, tuple(turn.items()))
-            for at in range(0, longest, PIECE):
-                width = min(PIECE, -(-(longest - at) // ROOM) * ROOM)
+            for at in range(0, longest, BROADCAST_BYTES):
+                width = min(
+                    BROADCAST_BYTES, -(-(longest - at) // SENT_MULTIPLE_BYTES) * SENT_MULTIPLE_BYTES
+                )
                 moved = move(_as_array(bytes(raw[at : at + width]).ljust(width, b"\0")))
                 room[at : at + width] = memoryview(moved)[: len(room[at : at + width])]
 
