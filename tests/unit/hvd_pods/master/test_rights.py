@@ -37,7 +37,8 @@ def asked(source: Path) -> Iterator[RIGHT]:
 
 def granted() -> Iterator[RIGHT]:
     """(group, resource, verb) of the Role's rules."""
-    lines = ROLE.read_text().split("\nrules:\n")[1].splitlines()
+    rules = ROLE.read_text().split("\nrules:\n")[1]
+    lines = re.sub(r"\{\{- /\*.*?\*/}}", "", rules, flags=re.DOTALL).splitlines()
     # What a template fills in are names, which are of no concern here.
     text = "\n".join(line for line in lines if "{{" not in line)
     for rule in YAML(typ="safe").load(text):

@@ -60,7 +60,7 @@ sys.exit(max(abs(rank.returncode) for rank in ranks))
 SERVER = """\
 import sys
 from hvdchart.calls.in_pod import call_server, wire
-wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
+wire.HEARTBEAT_INTERVAL_SECONDS, wire.SILENCE_TIMEOUT_SECONDS = 0.1, float(sys.argv[1])
 call_server.CALLS_SOCKET = sys.argv[2]
 sys.exit(call_server.serve(float(sys.argv[3]), sys.argv[4:]))
 """
