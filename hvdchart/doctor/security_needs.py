@@ -72,7 +72,7 @@ def _named_violations(values: Values, version: int) -> Iterator[tuple[str, str]]
 def _release_pods(values: Values) -> Iterator[_ReleasePod]:
     """Yield the pods of the master and of each group of workers.
 
-    TensorBoard, `helm test`, staging and results have none of these settings for themselves.
+    TensorBoard, `helm test` and staging have none of these settings for themselves.
     """
     master = {**(values.get("master") or {}), "volumes": values.get("volumes")}
     yield _ReleasePod("master", _template(values, master))
@@ -85,7 +85,7 @@ def _release_pods(values: Values) -> Iterator[_ReleasePod]:
 def _template(values: Values, own: Values, *, on_host: bool = False) -> Pod:
     """Return what Pod Security reads of the pods of a group or of the master.
 
-    The chart's templates of these pods are templates/worker/_pod.tpl and templates/master/_pod.tpl.
+    The chart's templates of these pods are worker/_worker_pod.tpl and master/_master_pod.tpl.
     """
     context = values.get(_CONTEXT) or {}
     main_context = context

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from devtools.pods.program_copies import FILES
+from tests.support.role import role_rules
 
-ROLE = FILES.parent / "templates" / "master/role.yaml"
 VERBS = {
     "get": ["get"],
     "list_all": ["list"],
@@ -37,11 +36,7 @@ def asked(source: Path) -> Iterator[RIGHT]:
 
 def granted() -> Iterator[RIGHT]:
     """(group, resource, verb) of the Role's rules."""
-    rules = ROLE.read_text().split("\nrules:\n")[1]
-    lines = re.sub(r"\{\{- /\*.*?\*/}}", "", rules, flags=re.DOTALL).splitlines()
-    # What a template fills in are names, which are of no concern here.
-    text = "\n".join(line for line in lines if "{{" not in line)
-    for rule in YAML(typ="safe").load(text):
+    for rule in role_rules():
         for resource in rule["resources"]:
             for verb in rule["verbs"]:
                 (group,) = rule["apiGroups"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.doctor.findings import Finding
@@ -27,6 +26,7 @@ from hvdchart.spec.values_schema import default_values
 from hvdchart.values.merge import merge_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
+from tests.support.role import role_rules
 from tests.support.security_cases import SECURITY
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import STATEFUL_SET, job
@@ -295,11 +295,7 @@ def test_gpus_are_enough_when_each_worker_finds_a_node(
 
 def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
     """RBAC lets nobody grant what they do not have."""
-    text = next((chart_dir() / "templates").rglob("role.yaml")).read_text()
-    text = re.sub(r"\{\{- /\*.*?\*/}}", "", text, flags=re.DOTALL)
-    lines = [line for line in text.splitlines() if "{{" not in line and "resourceNames" not in line]
-    lines = [line for line in lines if not re.fullmatch(r" +- [^{]*-worker.*", line)]
-    rules = YAML(typ="safe").load("\n".join(lines))["rules"]
+    rules = role_rules()
     assert len(rules) >= 8
     granted = {
         Right(*each)
