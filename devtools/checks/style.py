@@ -11,7 +11,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -99,9 +99,7 @@ def _is_of_tests(node: ast.ImportFrom) -> bool:
     )
 
 
-def constant_problems(
-    text: str, rules: Collection[NameRule] = NAME_RULES
-) -> Iterator[tuple[int, str]]:
+def constant_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each constant of a module or class whose name breaks a rule."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Assign):
@@ -111,7 +109,7 @@ def constant_problems(
         else:
             continue
         if isinstance(target, ast.Name) and target.id.isupper():
-            for rule in rules:
+            for rule in NAME_RULES:
                 if rule.form.fullmatch(target.id.strip("_")):
                     yield node.lineno, f"{target.id}: {rule.remedy}"
 

@@ -342,7 +342,7 @@ NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
 KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settingsHash", "state")
 RECORDS = st.dictionaries(
-    st.sampled_from([*KEYS, "uid", "time", "reason", "results", "trained", "workers"]), WORDS
+    st.sampled_from([*KEYS, "uid", "time", "reason", "trained", "workers"]), WORDS
 )
 CURVES = [
     "[]",

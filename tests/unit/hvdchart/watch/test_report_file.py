@@ -33,7 +33,7 @@ VALUES = {
         ],
     },
     "master": {"args": ["python", "train.py", "--hub-token", "swordfish-9", "--epochs", "3"]},
-    "results": {"command": ["sh", "-c", f"AWS_ACCESS_KEY_ID={CLOUD} aws s3 cp"]},
+    "staging": {"command": ["sh", "-c", f"AWS_ACCESS_KEY_ID={CLOUD} aws s3 cp"]},
     "extraObjects": [
         {"kind": "Secret", "metadata": {"name": "own"}, "stringData": {"a": "hunter2hunter2"}},
         {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"id_rsa": KEY}},
@@ -56,7 +56,7 @@ def report(
     finished.log("hvd-worker-1", "x" * 1990 + f" {PASSWORD}", end=True)
     long = "y" * 265 + f" {PASSWORD}"
     finished.put("events", event("hvd-worker-1", "Pod", "Failed", long))
-    data = {"job": JOB, "state": "Finished", "results": f"cannot reach s3://a:{PASSWORD}@b"}
+    data = {"job": JOB, "state": "Finished", "reason": f"cannot reach s3://a:{PASSWORD}@b"}
     finished.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
     file = tmp_path / "report.html"
     assert hvdchart("report", "hvd", "-w", file).code == 0
