@@ -63,8 +63,13 @@ def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
     }
     # Pods get the programs, and what only these read, as charts/programs/programs.tgz.
     sources = {name for name in here if name.startswith("files/hvd_pods/") and name[-3:] == ".py"}
-    unread = ("pod_problems", "python_packages")
-    sources |= {f"files/hvd_pods/shared/{name}.json" for name in unread}
+    unread = (
+        "master/failure_signs",
+        "master/gpu_problems",
+        "shared/pod_problems",
+        "shared/python_packages",
+    )
+    sources |= {f"files/hvd_pods/{name}.json" for name in unread}
     only_here = {name for name in here if name.startswith("ci/")} | {"values.source.yaml"}
     assert names == here - only_here - sources
 
