@@ -59,7 +59,8 @@ _STATED = re.compile(
     re.IGNORECASE,
 )
 _LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
-_NUMBER = re.compile(r"[-+.,_0-9%]{1,15}(?:e[-+]?\d+)?[a-z/]{0,8}")
+# A hexadecimal token may begin with digits: only these letters may follow those of a number.
+_NUMBER = re.compile(r"[-+.,_0-9]{1,15}(?:e[-+]?\d{1,3})?(?:%|[kmbt]?(?:/s)?)", re.IGNORECASE)
 # The minimum length of a value that is masked everywhere: shorter ones are ordinary words.
 _MIN_MASKED_CHARACTERS = 6
 # A longer value, such as an archive, is replaced by its size and digest.
@@ -174,7 +175,7 @@ def _mask_stated(stated: re.Match[str]) -> str:
 
 def _is_token_count(name: str, value: str) -> bool:
     """Return whether a value is a number of tokens of a language model."""
-    return "token" in name.lower() and bool(_NUMBER.fullmatch(value))
+    return "tokens" in name.lower() and bool(_NUMBER.fullmatch(value))
 
 
 def is_secret_name(name: str) -> bool:

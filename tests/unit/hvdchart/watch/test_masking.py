@@ -35,6 +35,17 @@ def test_any_value_below_a_secrets_name_is_masked(name: str, nested: Any) -> Non
     assert MARKER not in str(Masker().document({"values": [{name: nested}]}))
 
 
+@given(
+    st.sampled_from([*SECRET_NAMES, "TRACKER_TOKEN"]),
+    st.from_regex(r"[0-9a-f]{8,40}|[0-9]{8,15}[a-z]{0,8}|[A-Za-z0-9+/]{16,40}", fullmatch=True),
+)
+def test_a_secret_of_any_letters_and_digits_is_masked(name: str, secret: str) -> None:
+    # A number of tokens has letters after its digits, too: a prefix of hexadecimal ones.
+    masker = Masker()
+    assert secret not in str(masker.text(f"{name}={secret}"))
+    assert secret not in str(masker.document({"env": [{"name": name, "value": secret}]}))
+
+
 @pytest.mark.parametrize(
     ("name", "is_secret"),
     [
