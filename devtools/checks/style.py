@@ -1,6 +1,7 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
 lines, tests that import from other tests, constants whose names lack a subject or a unit, long
-lines of Markdown and templates, and lines of values.source.yaml with several keys.
+lines of Markdown, templates, shell scripts and workflows, and lines of values.source.yaml with
+several keys.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -19,6 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_LINE_CHARACTERS = 100
 # As .editorconfig says of *.tpl; manifests and notes are templates, too.
 MAX_TEMPLATE_LINE_CHARACTERS = 110
+# As .editorconfig says of files without a rule of their own.
+MAX_SCRIPT_LINE_CHARACTERS = 120
+# A line may be longer if a word of it alone, such as an image with its digest, leaves no room.
+MAX_WRAPPED_WORD_CHARACTERS = 80
 # Split, so that this file does not match.
 SKIP = "# fmt" + ": skip"
 # Parts of a line of Markdown that cannot be broken: a code span, a link.
@@ -27,6 +32,10 @@ VALUES = Path("charts/horovod/values.source.yaml")
 TEMPLATES = "charts/horovod/templates/*.tpl"
 MANIFESTS = "charts/horovod/templates/*.yaml"
 NOTES_TEMPLATE = "charts/horovod/templates/NOTES.txt"
+# Without the scripts of other projects that tests migrate.
+SHELL_SCRIPTS = "charts/*.sh"
+IMAGE_SCRIPTS = "images/*.sh"
+WORKFLOWS = ".github/*.y*ml"
 CHART_PROGRAMS = "charts/horovod/files/*.py"
 Check: TypeAlias = Callable[[str], Iterator[tuple[int, str]]]
 
@@ -142,6 +151,14 @@ def template_problems(text: str) -> Iterator[tuple[int, str]]:
             yield number, f"{len(line)} characters: use at most {MAX_TEMPLATE_LINE_CHARACTERS}"
 
 
+def script_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each long line of a shell script or a workflow."""
+    for number, line in enumerate(text.splitlines(), 1):
+        is_wrapped = max(map(len, line.split()), default=0) <= MAX_WRAPPED_WORD_CHARACTERS
+        if len(line) > MAX_SCRIPT_LINE_CHARACTERS and is_wrapped:
+            yield number, f"{len(line)} characters: use at most {MAX_SCRIPT_LINE_CHARACTERS}"
+
+
 def values_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each line of values.source.yaml that has several keys."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -172,6 +189,9 @@ def main() -> int:
         TEMPLATES: template_problems,
         MANIFESTS: template_problems,
         NOTES_TEMPLATE: template_problems,
+        SHELL_SCRIPTS: script_problems,
+        IMAGE_SCRIPTS: script_problems,
+        WORKFLOWS: script_problems,
     }
     problems = [
         f"{file}:{number}: {problem}"

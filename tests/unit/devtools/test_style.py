@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.checks.style import constant_problems, python_problems, template_problems
+from devtools.checks.style import (
+    constant_problems,
+    python_problems,
+    script_problems,
+    template_problems,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,15 @@ def test_a_constant_names_its_subject_and_its_unit(line: str, is_problem: bool) 
 def test_a_line_of_a_template_is_no_longer_than_its_limit(length: int, is_problem: bool) -> None:
     problems = list(template_problems(f"{{{{- /*\n{'x' * length}\n*/ -}}}}\n"))
     assert [number for number, _ in problems] == [2] * is_problem
+
+
+@pytest.mark.parametrize(
+    ("line", "is_problem"),
+    [
+        ("x" * 60 + " " + "y" * 60, True),
+        ("x" * 60 + " " + "y" * 59, False),
+        ("driver-opts: image=registry/name@sha256:" + "0" * 100, False),
+    ],
+)
+def test_a_line_of_a_script_is_wrapped_where_it_can_be(line: str, is_problem: bool) -> None:
+    assert bool(list(script_problems(f"set -eu\n{line}\n"))) is is_problem

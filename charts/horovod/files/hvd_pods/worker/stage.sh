@@ -9,10 +9,13 @@
 # STAGING_PATH: the directory to fill.
 # STAGING_KEY: a hash of the command, its image and variables; when it changes, the command runs again.
 # STAGING_VERIFY: Size or Checksum, how a filled directory is checked before it is used.
-# STAGING_OWNER: the namespace and name of the release. Another release's directory is used, and never filled again.
-# Requires a POSIX shell, find, sort, uniq, stat, readlink, tr, df, awk, sha256sum and flock, which BusyBox and Debian have.
+# STAGING_OWNER: the namespace and name of the release. Another release's directory is used, and never filled
+# again.
+# Requires a POSIX shell, find, sort, uniq, stat, readlink, tr, df, awk, sha256sum and flock, which BusyBox and
+# Debian have.
 #
-# What was fetched may come from a stranger: no name in it is read or removed that is not a file of the directory itself.
+# What was fetched may come from a stranger: no name in it is read or removed that is not a file of the directory
+# itself.
 set -eu
 
 state="$STAGING_PATH.staging"
@@ -31,13 +34,16 @@ fail() {
 
 require_programs() {
     for program in "$@"; do
-        command -v "$program" >/dev/null || fail "the image has no $program: set \`staging.image\` to one that has it"
+        command -v "$program" >/dev/null ||
+            fail "the image has no $program: set \`staging.image\` to one that has it"
     done
 }
 
 # Prints where each link leads. A link that is changed later could lead to data of somebody else.
 list_links() {
-    find . -type l -exec sh -c 'for link; do printf "link to %s  %s\n" "$(readlink "$link")" "$link"; done' sh {} +
+    find . -type l -exec sh -c 'for link; do
+        printf "link to %s  %s\n" "$(readlink "$link")" "$link"
+    done' sh {} +
 }
 
 # Prints size and name of every file below the current directory. It reads no contents, so it is fast.
@@ -102,8 +108,9 @@ verify_download() {
     [ -s "$state/differ" ] || [ -s "$state/missing" ] || return 0
     # A command that resumes would consider them complete.
     while IFS= read -r file; do rm -f "$file"; done <"$state/differ"
-    fail "$(cat "$state/differ" "$state/missing" | wc -l) files do not match the publisher's SHA256SUMS or are missing, such as \
-$(cat "$state/differ" "$state/missing" | head -n 1): those that do not match were removed, and the next attempt fetches again"
+    fail "$(cat "$state/differ" "$state/missing" | wc -l) files do not match the publisher's SHA256SUMS or are \
+missing, such as $(cat "$state/differ" "$state/missing" | head -n 1): those that do not match were removed, and \
+the next attempt fetches again"
 }
 
 is_filled() {
@@ -124,8 +131,12 @@ is_filled() {
     return 1
 }
 
-# Prints the used space of the volume in MiB. Adding up the files, as du does, reads every directory each time.
+# Prints the used space of the volume in MiB. Adding up the files, as du does, reads every directory each
+# time.
 used_space() { df -P -k "$state" | awk 'END { print int($3 / 1024) }'; }
+
+# Prints the number of files and their size.
+filled_size() { awk '{ size += $1 } END { print NR " files, " int(size / 1048576) " MiB" }' "$state/sizes"; }
 
 report_progress() {
     before=$(used_space)
@@ -135,12 +146,14 @@ report_progress() {
     done
 }
 
-# Other pods may be training on the files of another release: replacing them would end those runs, or spoil them.
+# Other pods may be training on the files of another release: replacing them would end those runs, or spoil
+# them.
 refuse_to_replace() {
     owner=$(cat "$state/owner" 2>/dev/null) || return 0
     [ "$owner" = "$STAGING_OWNER" ] || [ ! -d "$STAGING_PATH" ] ||
-        fail "$STAGING_PATH was filled by release $owner with another \`staging.command\`, image or env, or was changed since: \
-give this release another \`staging.path\` or the same settings, or remove $state/owner when that release is gone"
+        fail "$STAGING_PATH was filled by release $owner with another \`staging.command\`, image or env, or was \
+changed since: give this release another \`staging.path\` or the same settings, or remove $state/owner when that \
+release is gone"
 }
 
 fill() {
@@ -157,7 +170,8 @@ fill() {
     trap 'kill "$reporter" 2>/dev/null || true' EXIT
     # A child that outlives this script must not hold the lock.
     "$@" 9>&- || fail "the command failed with exit code $?: its output above shows the reason"
-    [ -n "$(find . -type f | head -n 1)" ] || fail "the command succeeded and left no file in its working directory, $partial"
+    [ -n "$(find . -type f | head -n 1)" ] ||
+        fail "the command succeeded and left no file in its working directory, $partial"
     refuse_line_breaks
     log "writing checksums"
     list_links >"$state/links"
@@ -173,12 +187,14 @@ fill() {
 
 [ $# -gt 0 ] || fail "there is no command: set \`staging.command\`"
 require_programs find sort uniq stat readlink tr df awk sha256sum flock
-mkdir -p "$state" 2>/dev/null || fail "UID $(id -u) cannot write to ${STAGING_PATH%/*}: make the volume's directory writable for it, or set \`podSecurityContext.runAsUser\`"
+mkdir -p "$state" 2>/dev/null ||
+    fail "UID $(id -u) cannot write to ${STAGING_PATH%/*}: make the volume's directory writable for it, or set \
+\`podSecurityContext.runAsUser\`"
 exec 9>"$state/lock"
 flock -n 9 || { log "another pod is filling $STAGING_PATH: waiting for it"; flock 9; }
 if is_filled; then
     log "$STAGING_PATH is filled: $(wc -l <"$state/sizes") files"
 else
     fill "$@"
-    log "filled $STAGING_PATH: $(awk '{ size += $1 } END { print NR " files, " int(size / 1048576) " MiB" }' "$state/sizes")"
+    log "filled $STAGING_PATH: $(filled_size)"
 fi
