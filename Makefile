@@ -60,7 +60,7 @@ generate: venv ## Write the generated files: values.yaml, schemas and tables of 
 check-generated: venv
 	@$(PY) -m devtools.docs_gen --check
 
-commits: venv ## Check the message and the generated files of each commit since BASE (default: origin/main)
+commits: venv ## Check the message of each commit since BASE (default: origin/main), and lint its files
 	@$(PY) -m devtools.checks.commits --since "$${BASE:-origin/main}"
 
 schemas: venv ## Download the APIs that the chart is checked against: each Kubernetes release, custom resources

@@ -1,10 +1,10 @@
-"""Check the form of each commit: its message, and that generated files match their sources.
+"""Check the form of each commit: its message, and that its files pass `make lint`.
 
 Reviews judge the content of a message.
 
 `python -m devtools.checks.commits FILE` checks the message in a file and the staged changes, for
 git's hook commit-msg. `--since REVISION` checks the messages of the commits since that revision,
-and runs `make check-generated` with the files of each. Earlier commits are not checked.
+and runs `make lint` with the files of each. Earlier commits are not checked.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import argparse
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from devtools.common.commands import read_output
@@ -132,26 +132,35 @@ def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
     Raises DevtoolsError when there is no such revision, as in a shallow clone.
     """
     commits = _git(root, "rev-list", "--no-merges", "--reverse", f"{revision}..HEAD").split()
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        _git(root, "worktree", "add", "--quiet", "--detach", str(tree), revision)
-        try:
-            for commit in commits:
-                message = _git(root, "show", "--no-patch", "--format=%B", commit)
-                subject = message.partition("\n")[0]
-                changes = _git(root, "show", "--format=", "--numstat", "--no-renames", commit)
-                for problem in message_problems(message, changes):
-                    yield f"{commit[:8]} {subject}: {problem}"
-                _git(tree, "checkout", "--quiet", "--detach", commit)
-                # `make check-generated` prints the names of the files.
-                check = ["make", "--silent", "--directory", str(tree), "check-generated"]
-                if subprocess.run(check, check=False).returncode != 0:
-                    yield (
-                        f"{commit[:8]} {subject}: generated files differ: run `make generate` in "
-                        "this commit"
-                    )
-        finally:
-            _git(root, "worktree", "remove", "--force", str(tree))
+    with _tree_at(revision, root) as tree:
+        for commit in commits:
+            message = _git(root, "show", "--no-patch", "--format=%B", commit)
+            subject = message.partition("\n")[0]
+            changes = _git(root, "show", "--format=", "--numstat", "--no-renames", commit)
+            for problem in message_problems(message, changes):
+                yield f"{commit[:8]} {subject}: {problem}"
+            _git(tree, "checkout", "--quiet", "--detach", commit)
+            # The checks print what they find.
+            lint = ["make", "--silent", "--directory", str(tree), "lint"]
+            if subprocess.run(lint, check=False).returncode != 0:
+                yield f"{commit[:8]} {subject}: `make lint` fails: change this commit"
+
+
+@contextmanager
+def _tree_at(revision: str, root: Path) -> Iterator[Path]:
+    """Check out a revision beside the files of the repository, until the end of the context.
+
+    The place is always the same: mypy reuses what it knows of a place, from commit to commit.
+    """
+    tree = root / "build" / "commit"
+    # One is left there when the process is killed.
+    if tree.exists():
+        _git(root, "worktree", "remove", "--force", str(tree))
+    _git(root, "worktree", "add", "--quiet", "--detach", str(tree), revision)
+    try:
+        yield tree
+    finally:
+        _git(root, "worktree", "remove", "--force", str(tree))
 
 
 def main(arguments: list[str]) -> int:

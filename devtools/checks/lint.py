@@ -1,4 +1,4 @@
-"""Run every static check of the repository and show all findings."""
+"""Run every static check of the repository and show what those print that fail."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def main() -> int:
     failed = []
     with ThreadPoolExecutor(2) as pool:
         for name, done in zip(commands, pool.map(run, commands.values()), strict=True):
-            sys.stdout.write(done.stdout)
             if done.returncode != 0:
+                sys.stdout.write(done.stdout)
                 failed.append(name)
     if failed:
         print(f"lint: {', '.join(failed)} failed", file=sys.stderr)

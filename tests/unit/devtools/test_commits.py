@@ -1,4 +1,4 @@
-"""What reviews ask of the messages of commits, and of their generated files."""
+"""What reviews ask of the messages of commits, and of their files."""
 
 from __future__ import annotations
 
@@ -109,27 +109,27 @@ def test_hook_checks_the_message_without_comments(
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository whose third commit has a stale file, and whose fourth one has it no more."""
+    """A repository whose third commit has a file that lint refuses; the fourth one lacks it."""
 
     def git(*words: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
         subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True)
 
     git("init", "--quiet", "--initial-branch=main")
-    (tmp_path / "Makefile").write_text("check-generated:\n\t@test ! -e stale\n")
+    (tmp_path / "Makefile").write_text("lint:\n\t@test ! -e folded\n")
     for subject in ("chart: begin", "chart: go on", "chart: spoil", "Mends a file"):
-        stale = tmp_path / "stale"
-        stale.unlink(missing_ok=True)
+        folded = tmp_path / "folded"
+        folded.unlink(missing_ok=True)
         if subject == "chart: spoil":
-            stale.touch()
+            folded.touch()
         git("add", "--all")
         git("commit", "--quiet", "--allow-empty", "--message", subject)
     return tmp_path
 
 
 def test_each_commit_is_checked_with_its_own_files(repository: Path) -> None:
-    stale, mended = problems_since("HEAD~3", repository)
-    assert " chart: spoil: " in stale
+    folded, mended = problems_since("HEAD~3", repository)
+    assert " chart: spoil: " in folded
     assert " Mends a file: " in mended
     assert [*problems_since("HEAD", repository)] == []
     trees = ["git", "-C", str(repository), "worktree", "list"]
