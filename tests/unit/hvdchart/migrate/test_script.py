@@ -256,6 +256,11 @@ def test_error_shows_what_is_no_value_of_a_variable() -> None:
             ["python3", "t.py"],
         ),
         ('#SBATCH -n 2\nmpirun t ${SLURM_NTASKS}x "$SLURM_NPROCS"', ["t", "2x", "2"]),
+        # Between double quotes, an apostrophe is a letter, and a backslash ends a variable.
+        ("#SBATCH -n 2\nmpirun t \"it's $SLURM_NTASKS\" 'a'", ["t", "it's 2", "a"]),
+        ("#SBATCH -n 2\nmpirun t it\\'s $SLURM_NTASKS 'a'", ["t", "it's", "2", "a"]),
+        (r'mpirun -np 1 t "\$x" "a\`b" "\c"', ["t", "$x", "a`b", r"\c"]),
+        (r"mpirun -np 1 t a\ #b", ["t", "a #b"]),
         ("torchrun --nproc-per-node 2 --no-python ./t --a", ["./t", "--a"]),
         ("torchrun --no_python python3 -c 'import t'", ["python3", "-c", "import t"]),
     ],
