@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 from hvdchart.spec.overlays import merge
 from hvdchart.spec.yaml_tree import Plain
@@ -22,7 +23,8 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
     """Return the worker groups of complete values, each merged into `worker` as in the templates.
 
     A map merges key by key, and null, {} or [] clears the worker's value. Entries of env, volumes
-    and volumeMounts are added to the entries of all workers. Without groups, the workers are one.
+    and volumeMounts are added to the entries of all workers. A digest belongs to its repository and
+    tag. Without groups, the workers are one.
     The templates' rule is horovod.mergeGroup in charts/horovod/templates/facts/_groups.tpl.
     """
     worker = dict(values.get("worker") or {})
@@ -33,8 +35,23 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
         for key in ("env", "volumes", "volumeMounts"):
             if entry.get(key):
                 group[key] = [*(worker.get(key) or ()), *entry[key]]
-        groups.append(merge(worker, group, lambda path, value: value is None, empty_clears=True))
+        base = {**worker, "image": _inherited_image(worker, entry)} if "image" in worker else worker
+        groups.append(merge(base, group, lambda path, value: value is None, empty_clears=True))
     return groups
+
+
+def _inherited_image(worker: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Plain]:
+    """Return the keys of the workers' image that a group with other keys of it keeps.
+
+    The templates' rule is horovod.mergedImage in charts/horovod/templates/common/_image.tpl.
+    """
+    image = dict(worker["image"] or {})
+    overrides = group.get("image") or {}
+    if any(overrides.get(key) for key in ("repository", "tag", "digest")):
+        image.pop("digest", None)
+    if overrides.get("digest"):
+        image.pop("tag", None)
+    return image
 
 
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:

@@ -61,6 +61,7 @@ GROUPS: Values = {
     "volumes": [{"name": "data", "emptyDir": {}}],
     "worker": {
         "number": 2,
+        "image": {"repository": "a", "tag": "1", "digest": f"sha256:{0:064}"},
         "env": [{"name": "A", "value": "1"}],
         "nodeSelector": {"pool": "cpu", "zone": "a"},
         "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
@@ -71,6 +72,7 @@ GROUPS: Values = {
         {
             "name": "more",
             "number": 3,
+            "image": {"repository": "b"},
             "env": [{"name": "B", "value": "2"}],
             "nodeSelector": {"pool": "other"},
             "resources": {"limits": {"cpu": "2"}},
@@ -94,6 +96,8 @@ def test_hvdchart_merges_worker_groups_as_the_chart_does(
     pod = found["template"]["spec"]
     (worker,) = pod["containers"]
     assert found["replicas"] == group["number"]
+    digest = f"@{group['image']['digest']}" if "digest" in group["image"] else ""
+    assert worker["image"] == f"{group['image']['repository']}:{group['image']['tag']}{digest}"
     for of_pod, key in ((pod, "nodeSelector"), (pod, "tolerations"), (worker, "resources")):
         assert (of_pod.get(key) or None) == (group.get(key) or None), key
     names = {"A", "B"}

@@ -227,6 +227,35 @@ def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
     }
 
 
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("overrides", "image"),
+    [
+        ({"tag": "2"}, {"repository": "a", "tag": "2"}),
+        ({"repository": "b"}, {"repository": "b", "tag": "1"}),
+        ({"digest": "other"}, {"repository": "a", "digest": "other"}),
+        ({"tag": "2", "digest": "other"}, {"repository": "a", "tag": "2", "digest": "other"}),
+        (
+            {"pullPolicy": "Always"},
+            {"repository": "a", "tag": "1", "digest": DIGEST, "pullPolicy": "Always"},
+        ),
+        ({"tag": ""}, {"repository": "a", "tag": "", "digest": DIGEST}),
+        ({"digest": None}, {"repository": "a", "tag": "1"}),
+        ({}, {}),
+    ],
+)
+def test_digest_of_the_workers_is_for_their_own_repository_and_tag(
+    overrides: dict[str, Any], image: dict[str, Any]
+) -> None:
+    worker = {"image": {"repository": "a", "tag": "1", "digest": DIGEST}}
+    (group,) = merged_groups(
+        {"worker": worker, "workerGroups": [{"name": "b", "image": overrides}], **SHARED}
+    )
+    assert group["image"] == image
+
+
 def test_origin_stays_in_its_comment(with_env: Plan) -> None:
     """The name of a file may have a line end."""
     head, *rest = render_values(with_env, "a\nmaster: {suspend: true}").splitlines()
