@@ -23,6 +23,7 @@ from hvdchart.project.named_image import lacked_frameworks
 from hvdchart.project.script_tree import SCRIPT_CPU, make_script_tree
 from hvdchart.quantity import pluralize
 from hvdchart.spec.fields import RELEASE_NAME, nearest
+from hvdchart.spec.launchers import skip_env
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.paths import value_at
 from hvdchart.spec.run_options import (
@@ -39,7 +40,7 @@ from hvdchart.values.check_values import checked_values
 from hvdchart.values.render import dump
 
 # The name of a shell, such as bash or zsh-5.8.
-_SHELL = re.compile(r"\w*sh[-.0-9]*")
+_SHELL_NAME = re.compile(r"\w*sh[-.0-9]*")
 # The maximum number of a folder's scripts in a message.
 _MAX_NAMED_SCRIPTS = 3
 _SAVED = """\
@@ -160,10 +161,8 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
 def _is_of_shell(text: str) -> bool:
     """Return whether the first line of a script names a shell, alone or after `env`."""
     line = text.partition("\n")[0]
-    words = line[2:].split() if line.startswith("#!") else []
-    if words and PurePosixPath(words[0]).name == "env":
-        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-    return bool(words and _SHELL.fullmatch(PurePosixPath(words[0]).name))
+    words = skip_env(line[2:].split()) if line.startswith("#!") else []
+    return bool(words and _SHELL_NAME.fullmatch(PurePosixPath(words[0]).name))
 
 
 def _names_of_files() -> str:

@@ -28,6 +28,8 @@ _LAUNCHER_MODULES = re.compile(
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(ba|da|z|k)?sh")
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
+# Options of env whose value is the next word.
+_ENV_OPTIONS_WITH_VALUE = ("-u", "--unset", "-C", "--chdir")
 # A program in the arguments of a launcher: launchers of several MPIs have many different options.
 _PROGRAM = re.compile(r"(.*/)?python[0-9.]*|[^-=][^=]*\.(py|sh)")
 # Options of Python before a script or a module. W and X have an argument, in the same or the next
@@ -97,9 +99,9 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
     The latter is empty if it is not certain. Returns None for a command that is no launcher. In a
     shell's command line (`sh -c`), each command is checked.
     """
-    words = list(command)
-    while words and (words[0] in ("env", "exec") or _ASSIGNMENT.fullmatch(words[0])):
-        words = words[1:]
+    words = skip_env(command)
+    while words and (words[0] == "exec" or _ASSIGNMENT.fullmatch(words[0])):
+        words = skip_env(words[1:])
     if not words:
         return None
     name = PurePosixPath(words[0]).name
@@ -122,6 +124,17 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
     else:
         is_launcher = name in LAUNCHER_OPTIONS["programs"]
     return (name, _started_program(started)) if is_launcher else None
+
+
+def skip_env(command: Sequence[str]) -> list[str]:
+    """Return the command that env starts; any other command stays unchanged."""
+    words = list(command)
+    if not words or PurePosixPath(words[0]).name != "env":
+        return words
+    words = words[1:]
+    while words and (words[0].startswith("-") or _ASSIGNMENT.fullmatch(words[0])):
+        words = words[2 if words[0] in _ENV_OPTIONS_WITH_VALUE else 1 :]
+    return words
 
 
 def _started_program(arguments: Sequence[str]) -> list[str]:

@@ -376,6 +376,7 @@ def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
         (["python3", "-um", "horovod.runner.launch", "t.py"], "horovod.runner.launch", "[python"),
         (["horovodrun", "-np", "4", "mpirun", "-np", "1", "python", "t.py"], "mpirun", "[python"),
         (["sh", "-c", "cd /a && exec torchrun t.py; b"], "torchrun", "[python, t.py]"),
+        (["/usr/bin/env", "-u", "A", "B=1", "torchrun", "t.py"], "torchrun", "[python, t.py]"),
         (["env", "A=b", "deepspeed", "t.py"], "deepspeed", "[python, t.py]"),
     ],
 )
