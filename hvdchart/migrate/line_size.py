@@ -50,11 +50,6 @@ class LineSize:
     min_workers: int | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """Return the fields that the line or header gives."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    @property
     def has_minimum(self) -> bool:
         """Return whether it gives the fewest ranks or workers."""
         return bool(self.min_ranks or self.min_workers)

@@ -15,14 +15,13 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS, option_name
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
 from hvdchart.migrate.shell_words import as_written, refuse_unknown, unwrap_shell
 from hvdchart.spec import horovodrun
 from hvdchart.spec.horovodrun import (
     HorovodrunError,
     LauncherOption,
-    UnknownOptionError,
     horovodrun_options,
     take_option,
 )
@@ -30,20 +29,15 @@ from hvdchart.spec.launchers import nested_launcher
 
 # The launchers that an MPIJob or the old chart may have started.
 MPI_LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
-LAUNCHERS = (*MPI_LAUNCHERS, "srun", "torchrun")
+LAUNCHERS = (*MPI_LAUNCHERS, "torchrun")
 WORKER_MINIMUM = "worker.minimum"
 _LAUNCH_OPTIONS = "launch.options"
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
-# Those that read -p22 as -p 22. In Open MPI, -xterm is an option.
-_GLUED = (horovodrun.NAME, "srun")
 # Folders that every PATH has.
 _IN_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
-# Programs that run a command in an image of their own.
-_CONTAINERS = ("apptainer", "docker", "enroot", "podman", "shifter", "singularity")
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
-_LONG = re.compile(r"--[\w-]+=")
 
 
 class Export(NamedTuple):
@@ -171,36 +165,19 @@ def parse_line(
 
 def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
     """Add the first option of a line; return its number of words. Raises NotUnderstoodError."""
-    options = _options(line.launcher)
-    if line.launcher == "srun" and option_name(words[0]) not in options and _LONG.match(words[0]):
-        line.parts.append(LinePart(as_written(words[0]), "", "an option for Slurm"))
-        return 1
     try:
-        option = _take(words, line.launcher)
+        option = take_option(words, 0, _options(line.launcher), line.launcher)
         _add_option(option, line)
     except HorovodrunError as error:
-        expected = (
-            "the line without it, or --name=VALUE" if line.launcher == "srun" else error.instead
-        )
-        raise NotUnderstoodError(as_written(error.problem), expected) from None
+        raise NotUnderstoodError(as_written(error.problem), error.instead) from None
     return len(option.words)
-
-
-def _take(words: Sequence[str], launcher: str) -> LauncherOption:
-    """Return the first option of a launcher's line. Raises HorovodrunError."""
-    options = _options(launcher)
-    if launcher == "srun":
-        # Only letters have one dash: Slurm reads -nodes=2 as -n odes=2.
-        is_long = words[0].startswith("--")
-        options = {name: entry for name, entry in options.items() if (len(name) > 1) == is_long}
-    return take_option(words, 0, options, launcher, glued=launcher in _GLUED)
 
 
 def _size_with(size: LineSize, option: LauncherOption, value: str) -> LineSize:
     """Return the size of a run with what an option says of it, if it does."""
     name = option.name.lstrip("-")
     if "sets" in option.entry:
-        return read_size(size, option)
+        return _read_size(size, option)
     if name == "pernode":
         return size.set_size("per_host", 1)
     if name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
@@ -217,7 +194,7 @@ def _add_option(option: LauncherOption, line: LauncherLine) -> None:
     line.size = _size_with(line.size, option, value)
     if option.name.lstrip("-") == "mpi":
         line.mode = "mpirun"
-    if "check" in entry and entry.get("ifHas", "") in value:
+    if "check" in entry:
         line.checks.append(entry["check"].format(value))
     if export := _export_of(option, value):
         _add_export(line, export)
@@ -242,13 +219,13 @@ def _export_of(option: LauncherOption, value: str) -> Export | None:
 def _part_of(option: LauncherOption, value: str, launcher: str) -> LinePart:
     """Return what becomes of an option without a variable. Raises NotUnderstoodError."""
     entry = option.entry
-    text = option.name if "secret" in entry else as_written(str(option))
+    text = as_written(str(option))
     if option.name.endswith("mca"):
         reason = _TABLES["mca"].get(value, "")
     else:
         reason = str(entry.get("migrate") or horovodrun.explain_left_out(entry))
     if reason:
-        sets_minimum = "sets" in entry and read_size(LineSize(), option).has_minimum
+        sets_minimum = "sets" in entry and _read_size(LineSize(), option).has_minimum
         return LinePart(text, WORKER_MINIMUM if sets_minimum else "", reason)
     if "instead" in entry:
         raise NotUnderstoodError(f"{text} of {launcher}: use {entry['instead']}")
@@ -267,7 +244,7 @@ def _add_export(line: LauncherLine, export: Export) -> None:
     line.exports.append(export)
 
 
-def read_size(size: LineSize, option: LauncherOption) -> LineSize:
+def _read_size(size: LineSize, option: LauncherOption) -> LineSize:
     """Return the size with the number or the list of an option. Raises NotUnderstoodError."""
     sets = option.entry["sets"]
     (value,) = option.values
@@ -287,35 +264,12 @@ def read_size(size: LineSize, option: LauncherOption) -> LineSize:
     return size.set_size(sets, number)
 
 
-def read_slurm_options(words: Sequence[str], size: LineSize) -> LineSize:
-    """Return the size changed by options of Slurm, the last of which wins, as for sbatch.
-
-    Raises NotUnderstoodError for a value that is missing or no number, such as the range 2-4.
-    """
-    while words:
-        try:
-            option = _take(words, "srun") if words[0].startswith("-") else None
-        except UnknownOptionError:
-            option = None
-        except HorovodrunError as error:
-            raise NotUnderstoodError(error.problem) from None
-        if option and "sets" in option.entry:
-            size = replace(size, **read_size(LineSize(), option).given)
-        words = words[len(option.words) if option else 1 :]
-    return size
-
-
 def _finish(line: LauncherLine, nodes: int, per_node: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
     size = line.size
     gloo = any(part.text == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
     if ":" in line.command and line.launcher in MPI_LAUNCHERS:
         raise NotUnderstoodError("the line starts several programs, separated by a colon")
-    program = PurePosixPath(line.command[0]).name
-    if program in _CONTAINERS:
-        problem = f"{line.launcher} starts {program}, which runs the command in another image"
-        expected = "the command in it alone; its image is image.repository and image.tag"
-        raise NotUnderstoodError(problem, expected)
     if nested := nested_launcher(line.command):
         program = nested[0]
         alone = f"the line of {program} alone, with all nodes and ranks"
@@ -325,11 +279,6 @@ def _finish(line: LauncherLine, nodes: int, per_node: int) -> None:
         line.checks.append(
             "horovodrun without --gloo used MPI where Horovod had it, and launch.mode direct is "
             "Horovod over Gloo: for MPI set launch.mode to mpirun"
-        )
-    elif line.launcher == "srun":
-        line.checks.append(
-            "the ranks of srun start with mpirun: set launch.mode to direct for an image without "
-            "MPI"
         )
     elif line.launcher == "torchrun":
         per_node = size.per_host or per_node

@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from itertools import takewhile
+from collections.abc import Mapping
 from typing import Any
 
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvdchart.errors import SpecError
 from hvdchart.migrate.carry_over import carry_over_line, carry_over_size, list_exports
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, workers_and_slots
-from hvdchart.migrate.lines import LAUNCHERS, parse_line, read_slurm_options
+from hvdchart.migrate.lines import LAUNCHERS, parse_line
 from hvdchart.migrate.pods import RUN_AS_ROOT
 from hvdchart.migrate.shell_words import split_line
+from hvdchart.migrate.slurm import PREFIX, header_lines, read_sbatch_line, sbatch_lines
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, Node, SourcePlace, shorten
 
 EXPECTED = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
-_LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{'|'.join(map(re.escape, LAUNCHERS))})(?!\S)"
+# Also other launchers, so that none of their lines is dropped.
+_PROGRAMS = "|".join(map(re.escape, LAUNCHER_OPTIONS["programs"]))
+_LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{_PROGRAMS})(?!\S)"
 # YAML has no such unindented line.
 _LAUNCH = re.compile(rf"^{_LAUNCHER}", re.M)
 # What begins a command of several lines or parts.
@@ -37,7 +39,6 @@ _COMPOUND = re.compile(
 # What a launcher may follow: variables, and programs that start another one.
 _BEFORE = r"(?:(?:\w+=(?:\"[^\"]*\"|'[^']*'|[^\s;&|\"'])*|command|env|exec|nohup|sudo|time)\s+)*"
 _LATER_LAUNCH = re.compile(rf"(?:^|[;&|(!])\s*{_BEFORE}{_LAUNCHER}")
-_SBATCH = "#SBATCH"
 # Lines for PBS, LSF, Grid Engine, Fujitsu's and IBM's batch systems.
 _OTHER_BATCH = re.compile(r"^#(?:PBS|BSUB|\$|PJM|@)[ \t].*", re.M)
 # Parts of a word that may have spaces. One that is not closed goes on to the end of the line.
@@ -64,14 +65,14 @@ _COMMAND = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
 def is_script(data: bytes) -> bool:
     """Return whether a file is a script, by its header or by the line of a launcher."""
     text = data[:MAX_FILE_BYTES].decode(errors="replace")
-    return text.startswith("#!") or bool(_header_lines(text) or _LAUNCH.search(text))
+    return text.startswith("#!") or bool(header_lines(text) or _LAUNCH.search(text))
 
 
 def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a script; `schema` is that of the chart's values. Raises SpecError."""
     text = _read_text(data, file)
-    header = _header_lines(text)
-    directives = _sbatch_lines(text.split("\n"))
+    header = header_lines(text)
+    directives = sbatch_lines(text.split("\n"))
     commands = _read_lines(text)
     nodes = {
         f"line {number}": Node(SourcePlace(file, number, 1), line, line)
@@ -117,35 +118,18 @@ def _read_text(data: bytes, file: str) -> str:
     return text
 
 
-def _header_lines(text: str) -> dict[int, str]:
-    """Return the `#SBATCH` lines above the first command, by their numbers from 1 on."""
-    lines = text.split("\n")
-    above = takewhile(lambda line: line.lstrip()[:1] in ("", "#"), lines)
-    return _sbatch_lines(above)
-
-
-def _sbatch_lines(lines: Iterable[str]) -> dict[int, str]:
-    """Return the `#SBATCH` lines by their numbers from 1 on."""
-    numbered = enumerate(lines, 1)
-    return {number: line for number, line in numbered if line.startswith(_SBATCH)}
-
-
 def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:
     """Return the size that the lines of a header request. Raises SpecError."""
     size = LineSize()
     for number, line in header.items():
-        # Text after # in such a line is a comment.
-        options = re.split(r"\s#", line.removeprefix(_SBATCH), maxsplit=1)[0]
         try:
-            # A word with a space is the value of another option.
-            words = [word for word in shlex.split(options) if " " not in word]
-            size = read_slurm_options(words, size)
-        except (NotUnderstoodError, ValueError) as error:
+            size = read_sbatch_line(line, size)
+        except NotUnderstoodError as error:
             expected = "one number of nodes, tasks and tasks per node"
             raise ledger.error((f"line {number}",), str(error), expected) from None
         ledger.drop((f"line {number}",), "a line for Slurm")
     if header:
-        shown = [_hide(line.removeprefix(_SBATCH).strip()) for line in header.values()]
+        shown = [_hide(line.removeprefix(PREFIX).strip()) for line in header.values()]
         ledger.add_check(
             f"the lines for Slurm are dropped ({', '.join(shown)}): worker.number, worker.slots "
             "and worker.resources say what a run gets"
@@ -211,9 +195,6 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
     ledger.change(path, ("master", "args"), "each part has a line of its own")
     try:
         line = parse_line(split_line(text, header.slurm_variables))
-        if line.launcher == "srun":
-            header = replace(header, **line.size.given)
-            line.size = LineSize()
         line_size = line.size
         line.size = line_size.fill_from_slurm(header)
         number, slots, check = workers_and_slots(line.size)

@@ -74,15 +74,13 @@ def take_option(
     index: int = 0,
     options: Mapping[str, dict[str, Any]] | None = None,
     program: str = NAME,
-    *,
-    glued: bool = True,
 ) -> LauncherOption:
     """Return the option that begins at `index`.
 
     Raises UnknownOptionError, and HorovodrunError for a wrong number of values.
 
-    `options` are those of another program, by name. `glued` says whether a letter and its value may
-    be one word, as for argparse: -p22 is -p 22.
+    `options` are those of another program, by name. Only for horovodrun, -p22 is -p 22: in Open
+    MPI, -xterm is an option.
     """
     table = horovodrun_options() if options is None else options
     word = words[index]
@@ -90,7 +88,7 @@ def take_option(
     has_value = bool(equals)
     entry = table.get(option_name(word), {})
     by_letter = table.get(word[1:2], {})
-    if not entry and glued and word[:2] != "--" and by_letter.get("arguments") == 1:
+    if not entry and program == NAME and word[:2] != "--" and by_letter.get("arguments") == 1:
         entry = by_letter
         name = word[:2]
         has_value = True
