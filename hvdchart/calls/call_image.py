@@ -13,11 +13,12 @@ from types import CodeType
 
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
-from hvdchart.project.default_images import DefaultImage, default_image, python_of
-from hvdchart.project.script_tree import make_script_tree
+from hvdchart.script.default_images import DefaultImage, default_image, python_of
+from hvdchart.script.options import ScriptRun
+from hvdchart.script.spec_tree import make_script_tree
+from hvdchart.script.wording import rephrase_for_launch
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import ScriptRun, rephrase_for_launch
 
 # The oldest Python that this program supports.
 _OLDEST = (3, 11)

@@ -25,15 +25,15 @@ from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError
 from hvdchart.interrupts import exit_on_signals
-from hvdchart.project.beside_script import drop_own_modules, read_text
-from hvdchart.project.default_images import misspelt
-from hvdchart.project.script_run import small_worker
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
+from hvdchart.script.beside_script import drop_own_modules, read_text
+from hvdchart.script.default_images import misspelt
+from hvdchart.script.script_plan import small_worker
+from hvdchart.script.wording import name_arguments, name_options
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import name_arguments, name_options
 from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 

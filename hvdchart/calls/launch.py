@@ -16,7 +16,7 @@ from hvdchart.calls.caller import Caller
 from hvdchart.calls.settings import FieldsAsArguments, LaunchArguments, Settings, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
-from hvdchart.spec.run_options import DEFAULT_WORKERS
+from hvdchart.script.options import DEFAULT_WORKERS
 
 
 @dataclass

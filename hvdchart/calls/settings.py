@@ -13,8 +13,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TextIO, TypeVar, overlo
 
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import SpecError
+from hvdchart.script.options import ScriptRun
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import ScriptRun
 from hvdchart.text import join_names
 
 _Arguments = ParamSpec("_Arguments")

@@ -14,7 +14,7 @@ from hvdchart.cli.build import use_built_image
 from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError
-from hvdchart.spec.run_options import ScriptRun
+from hvdchart.script.options import ScriptRun
 from hvdchart.text import NEXT_CHANGE
 
 if TYPE_CHECKING:

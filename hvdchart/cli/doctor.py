@@ -9,7 +9,7 @@ from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import ClusterError
-from hvdchart.spec.run_options import ScriptRun
+from hvdchart.script.options import ScriptRun
 
 
 @expand_option_groups
@@ -53,7 +53,7 @@ def doctor(
     from hvdchart.doctor.findings import Finding, report
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.quantity import pluralize
-    from hvdchart.spec.run_options import name_options
+    from hvdchart.script.wording import name_options
 
     values = None
     script = planning.Script.of_words(sources or (), script_run, code)

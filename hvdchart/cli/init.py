@@ -41,8 +41,8 @@ def init(
 
     Exit codes: 0 written; 3 no run can have that name; 5 the folder exists, or cannot be written.
     """
-    from hvdchart.project import SPEC_NAME
     from hvdchart.project.templates import TEMPLATES, image_of, make_project
+    from hvdchart.spec import SPEC_NAME
     from hvdchart.spec.fields import nearest
 
     chosen = TEMPLATES.get(template)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from hvdchart.spec.run_options import SCRIPT_OPTIONS, ScriptRun
+from hvdchart.script.options import SCRIPT_OPTIONS, ScriptRun
 
 
 def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:

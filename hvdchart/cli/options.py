@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hvdchart.project import SPEC_NAME
+from hvdchart.spec import SPEC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -308,7 +308,7 @@ def parse_numbers(option: str, text: str) -> tuple[int, ...]:
 
 def chosen_settings(settings: list[str] | None, *, fails_on_nan: bool) -> list[str]:
     """Return the settings of --set, after the settings of other options."""
-    from hvdchart.spec.run_options import FAIL_ON_NAN
+    from hvdchart.script.options import FAIL_ON_NAN
 
     shortcuts = [f"{FAIL_ON_NAN}=true"] if fails_on_nan else []
     return shortcuts + (settings or [])

@@ -8,7 +8,7 @@ import typer
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import console, print_document
-from hvdchart.spec.run_options import ScriptRun
+from hvdchart.script.options import ScriptRun
 
 
 @expand_option_groups

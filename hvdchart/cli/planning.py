@@ -11,14 +11,14 @@ import typer
 
 from hvdchart.cli.terminal import note, say
 from hvdchart.errors import FileError
-from hvdchart.project import SPEC_NAME
-from hvdchart.spec.run_options import SCRIPT_OPTIONS, ScriptRun
+from hvdchart.script.options import SCRIPT_OPTIONS, ScriptRun
+from hvdchart.spec import SPEC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hvdchart.plan.model import Plan
-    from hvdchart.project.script_run import ScriptPlan
+    from hvdchart.script.script_plan import ScriptPlan
     from hvdchart.spec.yaml_tree import Plain
 
 
@@ -49,7 +49,7 @@ class Script:
 
     def command(self) -> list[str]:
         """Return the ranks' command. Raises FileError for a script that cannot be run."""
-        from hvdchart.project.script_run import script_command
+        from hvdchart.script.script_file import script_command
 
         return script_command(self.path, self.code, list(map(str, self.arguments)))
 
@@ -67,7 +67,8 @@ class Script:
         name options of `hvdchart run`. Raises FileError, SpecError and typer.BadParameter.
         """
         from hvdchart.code.archive import pack_code
-        from hvdchart.project.script_run import plan_script, script_name
+        from hvdchart.script.script_file import script_name
+        from hvdchart.script.script_plan import plan_script
 
         command = self.command()
         if "code" not in values:
@@ -99,7 +100,7 @@ def warn_of_left_behind(
 ) -> None:
     """Warn of files beside a script of --code that it uses; `packed` is the chart's value."""
     from hvdchart.plan.user_code import used_modules
-    from hvdchart.project.beside_script import left_behind
+    from hvdchart.script.beside_script import left_behind
 
     if code.is_file():
         modules = [module for _, module in used_modules(packed, [code.name])]
@@ -182,7 +183,7 @@ def refuse_script(specs: list[Path] | None) -> None:
     Raises FileError for a script that `hvdchart run` refuses, too.
     """
     if specs and is_script(specs):
-        from hvdchart.project.script_run import script_command
+        from hvdchart.script.script_file import script_command
 
         script_command(specs[0], None)
         raise typer.BadParameter(

@@ -10,7 +10,7 @@ from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
-from hvdchart.spec.run_options import ScriptRun
+from hvdchart.script.options import ScriptRun
 
 
 @dataclass(frozen=True)

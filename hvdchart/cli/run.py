@@ -10,7 +10,7 @@ from hvdchart.cli.following import install_and_follow, require_own_run
 from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
-from hvdchart.spec.run_options import ScriptRun
+from hvdchart.script.options import ScriptRun
 
 
 @expand_option_groups

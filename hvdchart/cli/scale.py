@@ -6,7 +6,7 @@ import typer
 
 from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
-from hvdchart.spec.run_options import MAX_WORKERS
+from hvdchart.script.options import MAX_WORKERS
 
 
 def scale(

@@ -1,4 +1,1 @@
-"""A project of the user's own, and new ones from templates."""
-
-# The spec in the folder of a project.
-SPEC_NAME = "run.spec.yaml"
+"""Makes new projects from templates."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
-from hvdchart.project import SPEC_NAME
-from hvdchart.project.default_images import default_image
+from hvdchart.script.default_images import default_image
+from hvdchart.spec import SPEC_NAME
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.text import split_image

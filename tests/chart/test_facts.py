@@ -12,7 +12,7 @@ from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, max_workers, read_data
-from hvdchart.spec.run_options import MAX_WORKERS
+from hvdchart.script.options import MAX_WORKERS
 from hvdchart.values.merge import merged_groups
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (

@@ -1,4 +1,4 @@
-"""Messages mark the names of values, so that they can be worded (hvdchart/spec/run_options.py)."""
+"""Messages mark the names of values, so that they can be worded (hvdchart/script/wording.py)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of
 from hvdchart.run.state.run_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.workers import Workers, count_workers
-from hvdchart.spec.run_options import RUN, name_options
+from hvdchart.script.options import RUN
+from hvdchart.script.wording import name_options
 
 _OF_TRAINING = ("master", "worker")
 

@@ -30,7 +30,7 @@ from hvdchart.errors import (
 )
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
-from hvdchart.spec.run_options import SCRIPT_OPTIONS
+from hvdchart.script.options import SCRIPT_OPTIONS
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.master import Master

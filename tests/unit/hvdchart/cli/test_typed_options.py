@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hvdchart.chart_files import is_charts_variable, is_charts_volume, is_ranks_variable
 from hvdchart.plan.planner import plan_tree
-from hvdchart.project.script_tree import make_script_tree
 from hvdchart.quantity import parse_quantity
-from hvdchart.spec.run_options import ScriptRun
+from hvdchart.script.options import ScriptRun
+from hvdchart.script.spec_tree import make_script_tree
 from hvdchart.values.check_values import checked_values
 from tests.support.strategies import NAMES, TEXT
 

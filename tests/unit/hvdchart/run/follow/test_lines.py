@@ -9,7 +9,7 @@ from hvdchart.run.follow.lines import readable_lines
 from hvdchart.run.follow.logs import LogLine
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.release import Release
-from hvdchart.spec.run_options import RUN
+from hvdchart.script.options import RUN
 from tests.unit.hvdchart.objects import job
 
 EDGE = "-" * 74

@@ -13,7 +13,7 @@ from hvdchart.run.state.release import Release
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
-from hvdchart.spec.run_options import RUN
+from hvdchart.script.options import RUN
 from tests.unit.hvdchart.objects import (
     CREATING,
     DONE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import FileError
-from hvdchart.project.default_images import DefaultImage
+from hvdchart.script.default_images import DefaultImage
 
 # The relative name of a file with a suffix, such as data/train.csv, within the folder.
 _FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdchart.project.default_images import default_image
+from hvdchart.script.default_images import default_image
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hvdchart.project.default_images import DefaultImage, default_image, parse_requirements
+from hvdchart.script.default_images import DefaultImage, default_image, parse_requirements
 from hvdchart.text import split_image
 
 _IMAGE_FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")

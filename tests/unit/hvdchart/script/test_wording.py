@@ -8,7 +8,8 @@ from hvd_pods.pod import rank_variables
 from hvdchart.chart_files import is_ranks_variable
 from hvdchart.errors import SpecError
 from hvdchart.run.helm_errors import REMEDIES
-from hvdchart.spec.run_options import ScriptRun, name_arguments, name_options, rephrase_for_run
+from hvdchart.script.options import ScriptRun
+from hvdchart.script.wording import name_arguments, name_options, rephrase_for_run
 
 
 @pytest.mark.parametrize(

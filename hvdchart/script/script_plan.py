@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from hvd_pods.shared.contract import COMMAND
 from hvd_pods.shared.pip_output import REQUIREMENTS
@@ -16,33 +15,19 @@ from hvdchart.files import write_atomically
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.plan.user_code import needed_modules, used_modules
-from hvdchart.project import SPEC_NAME
-from hvdchart.project.beside_script import drop_own_modules, left_behind, read_text
-from hvdchart.project.default_images import DefaultImage, default_image, misspelt
-from hvdchart.project.named_image import lacked_frameworks
-from hvdchart.project.script_tree import SCRIPT_CPU, make_script_tree
 from hvdchart.quantity import pluralize
-from hvdchart.spec.fields import RELEASE_NAME, nearest
-from hvdchart.spec.launchers import skip_env
+from hvdchart.script.beside_script import drop_own_modules, left_behind, read_text
+from hvdchart.script.default_images import DefaultImage, default_image, misspelt
+from hvdchart.script.named_image import lacked_frameworks
+from hvdchart.script.options import RUN, ScriptRun
+from hvdchart.script.spec_tree import SCRIPT_CPU, make_script_tree
+from hvdchart.script.wording import marked_words, name_options, rephrase_for_run
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.paths import value_at
-from hvdchart.spec.run_options import (
-    RUN,
-    ScriptRun,
-    marked_words,
-    name_options,
-    rephrase_for_run,
-)
-from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain
-from hvdchart.text import join_names
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.render import dump
 
-# The name of a shell, such as bash or zsh-5.8.
-_SHELL_NAME = re.compile(r"\w*sh[-.0-9]*")
-# The maximum number of a folder's scripts in a message.
-_MAX_NAMED_SCRIPTS = 3
 _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
 #   hvdchart deploy {file} --code {code}
@@ -115,76 +100,6 @@ class ScriptPlan:
         write_atomically(file, text + dump(self.spec.plain, {}))
 
 
-def script_command(script: Path, code: Path | None, arguments: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs a script in the pods: the script alone, or in folder `code`.
-
-    Raises FileError for a script that is no file or none of Python, whose name the chart does not
-    take, or that is not in the folder.
-    """
-    if script.is_dir():
-        raise FileError(f"{script} is a folder: {_instead_of_folder(script)}")
-    if not script.is_file():
-        near = ""
-        if script.parent.is_dir():
-            # Leave out the common suffix: it would make short names similar.
-            others = sorted(path.stem for path in script.parent.glob("*.py") if path != script)
-            near = nearest(script.stem, others, ".py")
-        raise FileError(f"{script}: no such file{near}")
-    if script.suffix == ".ipynb":
-        raise FileError(
-            f"{script} is a notebook, not a script: `jupyter nbconvert --to script {script}` makes "
-            "one of it; in a cell, `hvdchart.launch(function, workers=2)` runs a function on ranks"
-        )
-    if script.suffix in (".sh", ".bash") or _is_of_shell(read_text(script)):
-        raise FileError(
-            f"{script} is a script of a shell, not of Python: `hvdchart migrate {script}` reads "
-            "its launcher's line"
-        )
-    if script.suffix in (".yaml", ".yml"):
-        raise FileError(f"{script} is no script; to run a spec: hvdchart deploy {script}")
-    is_alone = code is None or not code.is_dir()
-    if is_alone and not re.fullmatch(_names_of_files(), script.name):
-        raise FileError(
-            f"{script}: the name {script.name!r} has other characters than A-Z a-z 0-9 . _ -: "
-            "rename the script"
-        )
-    shown = script.name
-    if code is not None and not code.exists():
-        raise FileError(f"--code {code}: no such file or folder")
-    if code is not None and code.resolve() != script.resolve():
-        if not script.resolve().is_relative_to(code.resolve()):
-            raise FileError(f"--code {code}: does not contain {script}")
-        shown = script.resolve().relative_to(code.resolve()).as_posix()
-    return ["python3", shown, *arguments]
-
-
-def _is_of_shell(text: str) -> bool:
-    """Return whether the first line of a script names a shell, alone or after `env`."""
-    line = text.partition("\n")[0]
-    words = skip_env(line[2:].split()) if line.startswith("#!") else []
-    return bool(words and _SHELL_NAME.fullmatch(PurePosixPath(words[0]).name))
-
-
-def _names_of_files() -> str:
-    """Return the pattern of the names that the chart accepts for single files of code."""
-    files = schema_at(values_schema(), ("code", "files")) or {}
-    (pattern,) = files["patternProperties"]
-    return str(pattern)
-
-
-def script_name(script: Path) -> str:
-    """Return the name of a script's run without a given name: `train` for 01_train.py.
-
-    Raises FileError for a script whose file name has no letter of a name.
-    """
-    words = re.sub("[^a-z0-9]+", "-", script.stem.lower())
-    # A name starts with a letter.
-    name = words.lstrip("-0123456789")[: RELEASE_NAME.longest].rstrip("-")
-    if not name:
-        raise FileError(f"{script}: its file name gives the run no name: add --name NAME")
-    return name
-
-
 def plan_script(
     run: ScriptRun, values: Mapping[str, Plain], *, is_marked: bool = False
 ) -> ScriptPlan:
@@ -230,20 +145,6 @@ def small_worker(plan: Plan, option: str) -> Iterator[str]:
     if group.requests.get("cpu") == SCRIPT_CPU and "OMP_NUM_THREADS" in group.env:
         threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
         yield f"a worker requests {SCRIPT_CPU} CPU, and a rank has {threads}: {option} gives more"
-
-
-def _instead_of_folder(folder: Path) -> str:
-    """Return what to name in the place of a folder: the project in it, or one of its scripts."""
-    if (folder / SPEC_NAME).is_file():
-        return f"name the script in it, or to run the project: hvdchart deploy {folder}"
-    scripts = sorted(str(path) for path in folder.glob("*.py"))
-    if not scripts:
-        return "it has no script; name one"
-    if len(scripts) <= _MAX_NAMED_SCRIPTS:
-        return f"name a script in it, such as {join_names(scripts)}"
-    return (
-        f"name one of its {len(scripts)} scripts, such as {', '.join(scripts[:_MAX_NAMED_SCRIPTS])}"
-    )
 
 
 def _has_gpus(spec: Plain) -> bool:

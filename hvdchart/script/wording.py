@@ -1,7 +1,4 @@
-"""The options of a script, and messages for users without a spec: of `hvdchart run` and `launch`.
-
-The fields of `ScriptRun` are the options of each command that takes a script, and the settings of
-`hvdchart.launch`.
+"""Messages for users without a spec: of `hvdchart run` and `hvdchart.launch`.
 
 Messages mark names with backticks, as Markdown does: values of the chart, keys of a spec, options
 of the command. A run of a script has no spec that its user could open. So `name_options` replaces
@@ -15,154 +12,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from hvdchart.errors import SpecError
+from hvdchart.script.options import OPTIONS, ScriptRun
 from hvdchart.spec.values_schema import schema_at, values_schema
 
-# The value of the annotation `contract.COMMAND` in the runs of `hvdchart run`.
-RUN = "run"
-# The key that --fail-on-nan sets, also for commands that have a spec.
-FAIL_ON_NAN = "values.launch.failOnNaN"
-
-
-# The value of resources.json. It is repeated because --help must work in a broken installation,
-# too.
-MAX_WORKERS = 10_000
-# The number of workers of a script without --workers.
-DEFAULT_WORKERS = 2
-
-
-@dataclass(frozen=True)
-class RunOption:
-    """An option, its argument of `launch`, the keys of the spec that it sets, and other names.
-
-    The other names are values of the chart, and names that the option replaces in a run of a
-    script. `shown` is how the command shows and checks an option of a script: the arguments of
-    `typer.Option`.
-    """
-
-    option: str
-    argument: str
-    keys: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    shown: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _script_option(
-    option: str, keys: Sequence[str], names: Sequence[str] = (), **shown: Any
-) -> Any:
-    """Return the field of an option of a script: see `RunOption`."""
-    metadata = {"option": option, "keys": tuple(keys), "names": tuple(names), "shown": shown}
-    return field(default=None, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class ScriptRun:
-    """A run of a script, and its options as they were typed; None and empty ones were not given."""
-
-    command: Sequence[str] = ()
-    settings: Sequence[str] = ()
-    workers: int | None = _script_option(
-        "--workers",
-        ["nodes.0.count"],
-        ["worker.number"],
-        min=1,
-        max=MAX_WORKERS,
-        metavar="N",
-        help=f"Number of workers (default: {DEFAULT_WORKERS}).",
-    )
-    gpus: int | None = _script_option(
-        "--gpus",
-        ["nodes.0.gpus"],
-        ["worker.slots", "nodes[].tuning.slots"],
-        min=0,
-        max=64,
-        metavar="N",
-        help="GPUs of each worker, with a rank on each (default: none).",
-    )
-    cpu: str | None = _script_option(
-        "--cpu",
-        ["nodes.0.coresPerSocket", "nodes.0.tuning.cpu"],
-        ["worker.resources.requests.cpu", "worker.resources.limits.cpu"],
-        metavar="CPUS",
-        help="CPUs of each worker, such as 4 (default: 250m; with --gpus, no request).",
-    )
-    memory: str | None = _script_option(
-        "--memory",
-        ["nodes.0.memory", "nodes.0.tuning.memory"],
-        [
-            "worker.resources",
-            "worker.resources.requests.memory",
-            "worker.resources.limits.memory",
-        ],
-        metavar="SIZE",
-        help="Memory of each worker, such as 8Gi (default: 3Gi; with --gpus, no request).",
-    )
-    image: str | None = _script_option(
-        "--image",
-        ["image"],
-        ["image.repository", "image.tag"],
-        envvar="HVDCHART_IMAGE",
-        metavar="IMAGE",
-        help="Image of the pods (default: a public one of the framework that the script imports).",
-    )
-    env: list[str] | None = _script_option(
-        "--env",
-        ["train.env"],
-        ["worker.env"],
-        metavar="NAME=VALUE",
-        help="Variable of the ranks; can be repeated.",
-    )
-    secrets: list[str] | None = _script_option(
-        "--secret",
-        ["values.worker.envFrom"],
-        metavar="NAME[:/PATH]",
-        help="A Secret, whose keys become variables, or files in /PATH; can be repeated.",
-    )
-    volumes: list[str] | None = _script_option(
-        "--volume",
-        ["volumes"],
-        metavar="NAME=SOURCE",
-        help="A volume, such as data=pvc:CLAIM:/data:ro, output=pvc:CLAIM "
-        "or cache=hostPath:/mnt/cache:/cache; can be repeated.",
-    )
-    name: str | None = _script_option(
-        "--name",
-        ["name"],
-        metavar="NAME",
-        help="Name of the run, also to replace an active one (default: that of the script).",
-    )
-
-
-# The options of a script by their fields in `ScriptRun`.
-SCRIPT_OPTIONS = {
-    each.name: RunOption(argument=f"{each.name}=", **each.metadata)
-    for each in fields(ScriptRun)
-    if each.metadata
-}
-OPTIONS = (
-    *SCRIPT_OPTIONS.values(),
-    RunOption("--code", "code=", ("values.code.files", "values.code.archive")),
-    RunOption(
-        "--fail-on-nan",
-        f'settings=["{FAIL_ON_NAN}=true"]',
-        (FAIL_ON_NAN,),
-        ("launch.failOnNaN=true",),
-    ),
-    RunOption("--set", "settings="),
-    RunOption("--namespace", "namespace="),
-    RunOption("--context", "context="),
-    RunOption("--helm", "helm="),
-    RunOption("--force", "force=True"),
-    RunOption("--create-namespace", "kubectl create namespace"),
-)
 # Options whose argument is a list or a map.
 _SEVERAL = ("--env", "--secret", "--volume", "--set")
-_ARGUMENTS = {each.option: each.argument for each in OPTIONS}
-_OPTION_OF_KEY = {key: each.option for each in OPTIONS for key in each.keys}
+_ARGUMENTS = {option.option: option.argument for option in OPTIONS}
+_OPTION_OF_KEY = {key: option.option for option in OPTIONS for key in option.keys}
 # Names of the chart and of Kubernetes that another key of a spec, or a part of its value, sets.
 _WORDS = {
     "imagePullSecrets": "--set image.pullSecrets",
@@ -173,7 +33,7 @@ _WORDS = {
     "readOnly: true": ":ro",
     "volumes.output.pvc": "--volume output=pvc:CLAIM",
 }
-_WORDS |= {name: each.option for each in OPTIONS for name in each.names}
+_WORDS |= {name: option.option for option in OPTIONS for name in option.names}
 # A key that is a single word is left out: it may be any word of a rank's message.
 _WORDS |= {
     key.removeprefix("values.").replace(".0.", "[]."): option
@@ -217,7 +77,7 @@ def marked_words(run: ScriptRun) -> frozenset[str]:
     """Return what is between backticks in the options of a run, with the backticks."""
     typed = [run.image, run.name, run.cpu, run.memory]
     several = (run.command, run.settings, run.env, run.secrets, run.volumes)
-    texts = [*filter(None, typed), *(each for listed in several for each in listed or ())]
+    texts = [*filter(None, typed), *(text for listed in several for text in listed or ())]
     return frozenset(f"`{word}`" for text in texts for word in _MARKED.findall(text))
 
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from hvd_pods.shared.contract import TAG_OUTPUT
 from hvdchart.errors import SpecError
-from hvdchart.project.default_images import DefaultImage
 from hvdchart.quantity import cpu_millis
+from hvdchart.script.default_images import DefaultImage
+from hvdchart.script.options import DEFAULT_WORKERS, ScriptRun
 from hvdchart.spec.fields import API_VERSION, IMAGE, OBJECT_NAME
 from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, set_key
-from hvdchart.spec.run_options import DEFAULT_WORKERS, ScriptRun
 from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain
 from hvdchart.text import split_image
 
