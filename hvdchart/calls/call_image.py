@@ -13,7 +13,7 @@ from types import CodeType
 
 from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
-from hvdchart.script.default_images import DefaultImage, default_image, python_of
+from hvdchart.script.default_images import DefaultImage, choose_default_image, find_image_python
 from hvdchart.script.options import ScriptRun
 from hvdchart.script.spec_tree import make_script_tree
 from hvdchart.script.wording import rephrase_for_launch
@@ -109,14 +109,16 @@ class OwnRun:
             return None
         uses = [[("the function", module) for module in sorted(used)] for used in self.functions]
         uses.append([("this program", module) for module in self.program])
-        return default_image(*uses, has_gpus=bool(self.run.gpus), python=sys.version_info[:2])
+        return choose_default_image(
+            *uses, has_gpus=bool(self.run.gpus), python=sys.version_info[:2]
+        )
 
     def use(self, modules: frozenset[str]) -> None:
         """Add the modules that a call uses.
 
         Raises CallError, and adds nothing, if the image would then have another Python.
         """
-        named = python_of(self.run.image or "")
+        named = find_image_python(self.run.image or "")
         if named:
             check_python(named)
         before = self.functions

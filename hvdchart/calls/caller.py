@@ -30,8 +30,8 @@ from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
 from hvdchart.script.beside_script import drop_own_modules, read_text
-from hvdchart.script.default_images import misspelt
-from hvdchart.script.script_plan import small_worker
+from hvdchart.script.default_images import warn_of_misspelt
+from hvdchart.script.script_plan import warn_of_small_worker
 from hvdchart.script.wording import name_arguments, name_options
 from hvdchart.spec.model import Spec
 from hvdchart.values.check_values import checked_values
@@ -158,9 +158,9 @@ class Caller:
         if not isinstance(self._source, OwnRun):
             return
         self._source.use(call.modules)
-        for remark in misspelt(call.modules, "the call"):
+        for remark in warn_of_misspelt(call.modules, "the call"):
             self._report_once(f"warning: {remark}")
-        for remark in small_worker(self._plan, "cpu="):
+        for remark in warn_of_small_worker(self._plan, "cpu="):
             self._report_once(remark)
         image = self._source.image
         if image is None:

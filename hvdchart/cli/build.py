@@ -43,17 +43,17 @@ def build(
     Exit codes: 0 built; 5 there is no Dockerfile; 9 no engine works, or it failed; 130
     interrupted.
     """
-    from hvdchart.image import build_image as building
-    from hvdchart.image.deliver import Target, deliver
+    from hvdchart.image.build_image import Source, build_image
+    from hvdchart.image.deliver import Target, deliver_image
     from hvdchart.image.engines import choose_engine
 
-    source = building.Source(folder.absolute(), image, dockerfile)
+    source = Source(folder.absolute(), image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), push)
     used = choose_engine(engine)
 
     def once() -> None:
-        reference = building.build(source, used, say)
-        deliver(reference, target, used, say)
+        reference = build_image(source, used, say)
+        deliver_image(reference, target, used, say)
         show(reference)
 
     if not watch:
@@ -94,7 +94,7 @@ def use_built_image(
     from dataclasses import replace
 
     from hvdchart.image.build_image import Source
-    from hvdchart.image.deliver import Target, provide
+    from hvdchart.image.deliver import Target, provide_image
     from hvdchart.plan.planner import make_plan
     from hvdchart.values.from_plan import make_values
     from hvdchart.values.merge import merge_values
@@ -118,6 +118,6 @@ def use_built_image(
     elif tag not in provided:
         loader = tuple(split_words("load-with", load_with)) if pushes else ()
         target = Target(loader, pushes and not loader)
-        provide(source, target, cluster.has_image, say, engine)
+        provide_image(source, target, cluster.has_image, say, engine)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)

@@ -43,12 +43,12 @@ def init(
     """
     from hvdchart.project.templates import TEMPLATES, image_of, make_project
     from hvdchart.spec import SPEC_NAME
-    from hvdchart.spec.fields import nearest
+    from hvdchart.spec.fields import suggest_nearest
 
     chosen = TEMPLATES.get(template)
     if chosen is None:
         listed = "\n".join(f"  {project.name}: {project.about}" for project in TEMPLATES.values())
-        near = nearest(template, TEMPLATES)
+        near = suggest_nearest(template, TEMPLATES)
         raise typer.BadParameter(
             f"--template {template}: there is none{near}; use one of\n{listed}"
         )

@@ -100,11 +100,11 @@ def warn_of_left_behind(
 ) -> None:
     """Warn of files beside a script of --code that it uses; `packed` is the chart's value."""
     from hvdchart.plan.user_code import used_modules
-    from hvdchart.script.beside_script import left_behind
+    from hvdchart.script.beside_script import warn_of_files_left
 
     if code.is_file():
         modules = [module for _, module in used_modules(packed, [code.name])]
-        for warning in left_behind(code, modules):
+        for warning in warn_of_files_left(code, modules):
             report(f"warning: {warning}")
 
 

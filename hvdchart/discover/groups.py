@@ -72,7 +72,7 @@ class Discovery:
         return comments
 
 
-def discover(
+def discover_groups(
     nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, are_pods_known: bool = True
 ) -> Discovery:
     """Group equal nodes, selected by these labels, and describe each group.

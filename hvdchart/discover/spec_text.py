@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvd_pods.shared.untrusted import one_line
-from hvdchart.discover.groups import discover
+from hvdchart.discover.groups import discover_groups
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.rules import Reason
@@ -28,7 +28,7 @@ def spec_text(
     `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
     node can be used, and SpecError when `name` is not a valid name of a run.
     """
-    discovery = discover(nodes, _selected_labels(selector), are_pods_known=are_pods_known)
+    discovery = discover_groups(nodes, _selected_labels(selector), are_pods_known=are_pods_known)
     if not discovery.groups:
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)

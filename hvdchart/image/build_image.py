@@ -14,7 +14,7 @@ from pathspec import GitIgnoreSpec
 
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
-from hvdchart.image.engines import Report, runtime_options, stream
+from hvdchart.image.engines import Report, runtime_options, stream_command
 
 # Characters of a tag: enough to make the tags of a project's contents unique.
 _TAG_CHARACTERS = 12
@@ -68,7 +68,7 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     return sorted(files | {dockerfile})
 
 
-def build(source: Source, engine: str, report: Report) -> str:
+def build_image(source: Source, engine: str, report: Report) -> str:
     """Build the image unless the engine has it; return its reference.
 
     `report` gets remarks and each line of the builder. Raises ImageError, with the last lines, when
@@ -92,7 +92,7 @@ def build(source: Source, engine: str, report: Report) -> str:
         command = [engine, *runtime, "build", *options]
     else:
         command = [engine, "build", *options]
-    code, lines = stream(command, report)
+    code, lines = stream_command(command, report)
     if code:
         raise ImageError(
             f"{engine} cannot build {source.folder} (exit code {code}): {'; '.join(lines)}"

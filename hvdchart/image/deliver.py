@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hvdchart.errors import ImageError
-from hvdchart.image.build_image import Source, build
-from hvdchart.image.engines import Report, choose_engine, stream
+from hvdchart.image.build_image import Source, build_image
+from hvdchart.image.engines import Report, choose_engine, stream_command
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Target:
     pushes: bool = False
 
 
-def provide(
+def provide_image(
     source: Source,
     target: Target,
     is_on_nodes: Callable[[str], bool],
@@ -42,29 +42,29 @@ def provide(
         report(f"{reference} is on all nodes already")
         return reference
     used = choose_engine(engine)
-    build(source, used, report)
-    deliver(reference, target, used, report)
+    build_image(source, used, report)
+    deliver_image(reference, target, used, report)
     return reference
 
 
-def deliver(reference: str, target: Target, engine: str, report: Report) -> None:
+def deliver_image(reference: str, target: Target, engine: str, report: Report) -> None:
     """Deliver an image of the engine to the target. Raises ImageError when that fails."""
     if target.loader:
         report(f"loading {reference}")
-        load_with(reference, target.loader, report)
+        load_image(reference, target.loader, report)
     if target.pushes:
         report(f"pushing {reference}")
-        push(reference, engine, report)
+        push_image(reference, engine, report)
 
 
-def push(reference: str, engine: str, report: Report) -> None:
+def push_image(reference: str, engine: str, report: Report) -> None:
     """Push an image to its registry, with the engine's own credentials.
 
     Raises ImageError, with the last line of the engine, when that fails.
     """
     # Podman and Buildah would push an image with a short name to localhost.
     destination = [] if engine == "docker" else [f"docker://{reference}"]
-    code, lines = stream([engine, "push", reference, *destination], report)
+    code, lines = stream_command([engine, "push", reference, *destination], report)
     if code:
         host = reference.partition("/")[0]
         raise ImageError(
@@ -73,14 +73,14 @@ def push(reference: str, engine: str, report: Report) -> None:
         )
 
 
-def load_with(reference: str, loader: Sequence[str], report: Report) -> None:
+def load_image(reference: str, loader: Sequence[str], report: Report) -> None:
     """Run a command that loads an image into a cluster, with the image as its last argument.
 
     Raises ImageError when the program is not on PATH, or fails.
     """
     if shutil.which(loader[0]) is None:
         raise ImageError(f"cannot load {reference}: no program {loader[0]!r} is on PATH")
-    code, lines = stream([*loader, reference], report)
+    code, lines = stream_command([*loader, reference], report)
     if code:
         raise ImageError(
             f"cannot load {reference}: `{' '.join(loader)}` ended with exit code {code}: "

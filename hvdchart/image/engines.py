@@ -90,7 +90,7 @@ def run_in(
     name = choose_engine(engine, "check the image in the cluster with --in-cluster")
     if _run([name, "inspect", "--type=image", image]).returncode != 0:
         report(f"pulling {image} with {name}")
-        code, lines = stream([name, "pull", image], report)
+        code, lines = stream_command([name, "pull", image], report)
         if code != 0:
             reason = lines[-1] if lines else "it printed no reason"
             raise ImageError(f"{name} does not have {image} and cannot pull it: {reason}")
@@ -100,7 +100,7 @@ def run_in(
     return _run([name, *runtime, "run", *_RESTRICTIONS, f"--user={user}:0", image, *command])
 
 
-def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
+def stream_command(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
     """Run a program; return its exit code and its last lines, without empty ones.
 
     Each line is reported as it comes. After Ctrl-C, the program is ended.

@@ -18,16 +18,16 @@ from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import is_script, migrate_script
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import child_at, nearest_node, value_at
-from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
+from hvdchart.spec.yaml_tree import Node, Plain, parse_documents, shorten
 from hvdchart.text import join_names
 
-Reader: TypeAlias = Callable[[Ledger], None]
+JobReader: TypeAlias = Callable[[Ledger], None]
 """Fills in the values and entries of an input, and the names in it."""
 
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
-_JOBS: dict[tuple[str, str], Reader] = {
+_JOBS: dict[tuple[str, str], JobReader] = {
     ("MPIJob", "kubeflow.org/v1"): migrate_mpijob,
     ("MPIJob", "kubeflow.org/v2beta1"): migrate_mpijob,
     ("PyTorchJob", "kubeflow.org/v1"): migrate_pytorchjob,
@@ -48,9 +48,9 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     ledger = Ledger(root, schema)
     for other in others:
         ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
-    if read := _job_reader(ledger.tree):
+    if read_job := _job_reader(ledger.tree):
         ledger.source = str(child_at(ledger.tree, "kind"))
-        read(ledger)
+        read_job(ledger)
     else:
         _refuse_other_charts(ledger)
         ledger.source = _STABLE
@@ -58,7 +58,7 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     return _finish(ledger)
 
 
-def _job_reader(tree: Plain) -> Reader | None:
+def _job_reader(tree: Plain) -> JobReader | None:
     return _JOBS.get((str(child_at(tree, "kind")), str(child_at(tree, "apiVersion"))))
 
 
@@ -98,7 +98,7 @@ def _refuse_other_charts(ledger: Ledger) -> None:
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
     """Return the job in a file, or its only document, and the other documents. Raises SpecError."""
-    roots = [root for root in parse_all(data, file) if root.value is not None]
+    roots = [root for root in parse_documents(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if not roots:
         raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)

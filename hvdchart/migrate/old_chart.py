@@ -38,7 +38,7 @@ _DEFAULT_WORKERS = 3
 
 
 def migrate_chart(ledger: Ledger) -> None:
-    """Fill in the values and entries of an old values file, as a `convert.Reader`."""
+    """Fill in the values and entries of an old values file, as a `convert.JobReader`."""
     head = "driver" if ledger.has(("driver",)) else "master"
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
         ledger.map_at(*path)

@@ -18,7 +18,7 @@ from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import find_warnings
 from hvdchart.quantity import memory_text
 from hvdchart.spec import topology
-from hvdchart.spec.fields import camel
+from hvdchart.spec.fields import to_camel_case
 from hvdchart.spec.load import checked_spec, read_spec
 from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.paths import nearest_node
@@ -126,7 +126,7 @@ class _Choices:
             value = getattr(tuning, field)
             if value is not None:
                 instead = None if planned is None else rules.shown(key, planned)
-                self.reasons[key] = rules.override_reason(f"{name}.{camel(field)}", instead)
+                self.reasons[key] = rules.override_reason(f"{name}.{to_camel_case(field)}", instead)
                 return value
         if planned is not None:
             self.reasons[key] = reason

@@ -10,10 +10,10 @@ from pathlib import Path
 from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
-from hvdchart.script.default_images import default_image
+from hvdchart.script.default_images import choose_default_image
 from hvdchart.spec import SPEC_NAME
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.yaml_tree import parse_document
 from hvdchart.text import split_image
 
 
@@ -182,7 +182,7 @@ def image_of(template: Template) -> str:
     """Return a template's own image reference. Raises FileError for a broken installation."""
     if template.image:
         return f"{template.image}:{_app_version()}"
-    return default_image([(template.example, "torch")], has_gpus=False).reference
+    return choose_default_image([(template.example, "torch")], has_gpus=False).reference
 
 
 def _app_version() -> str:
@@ -205,4 +205,4 @@ def _image(reference: str) -> str:
 def _quote(text: str) -> str:
     """Quote a word if necessary: YAML must read it as text, not as a number or a boolean."""
     is_word = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) is not None
-    return text if is_word and parse(text.encode(), "").plain == text else json.dumps(text)
+    return text if is_word and parse_document(text.encode(), "").plain == text else json.dumps(text)

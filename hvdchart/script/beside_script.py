@@ -16,7 +16,7 @@ from hvdchart.script.default_images import DefaultImage
 _FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")
 
 
-def left_behind(
+def warn_of_files_left(
     script: Path,
     modules: Iterable[str],
     image: DefaultImage | None = None,

@@ -52,7 +52,7 @@ class DefaultImage:
         )
 
 
-def default_image(
+def choose_default_image(
     *uses: Iterable[tuple[str, str]], has_gpus: bool, python: tuple[int, int] | None = None
 ) -> DefaultImage:
     """Return the image of a program; `uses` are the modules that it imports, each with the place.
@@ -93,7 +93,7 @@ def default_image(
     )
 
 
-def python_of(reference: str) -> tuple[int, int] | None:
+def find_image_python(reference: str) -> tuple[int, int] | None:
     """Return the version of Python of an image that the user named; None if unknown."""
     for entry in _table()["images"]:
         version = entry.get("python", "")
@@ -105,7 +105,7 @@ def python_of(reference: str) -> tuple[int, int] | None:
     return None
 
 
-def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
+def warn_of_misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
     """Warn of each unknown module whose name differs from a known one by a typing error.
 
     `who` imports the modules.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hvdchart.script.default_images import DefaultImage, default_image, parse_requirements
+from hvdchart.script.default_images import DefaultImage, choose_default_image, parse_requirements
 from hvdchart.text import split_image
 
 _IMAGE_FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")
@@ -17,7 +17,7 @@ _BRINGING_PACKAGES = {
 _DOCKER_HUB = ("docker.io/", "index.docker.io/")
 
 
-def lacked_frameworks(
+def warn_of_lacked_frameworks(
     repository: str, modules: Collection[str], requirements: str = "", *, has_gpus: bool = False
 ) -> Iterator[str]:
     """Warn of each framework among the modules that the image of a repository lacks.
@@ -25,10 +25,12 @@ def lacked_frameworks(
     Images that are not in images.yaml give no warning, nor do packages in the text of a
     requirements.txt.
     """
-    images = {name: default_image([("", name)], has_gpus=has_gpus) for name in _IMAGE_FRAMEWORKS}
+    images = {
+        name: choose_default_image([("", name)], has_gpus=has_gpus) for name in _IMAGE_FRAMEWORKS
+    }
     named = _plain(repository)
     # The last image is that of scripts without a framework.
-    public = [*images.values(), default_image((), has_gpus=has_gpus)]
+    public = [*images.values(), choose_default_image((), has_gpus=has_gpus)]
     same = [image for image in public if _repository(image) == named]
     if not same:
         return

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from hvdchart.errors import FileError
 from hvdchart.script.beside_script import read_text
 from hvdchart.spec import SPEC_NAME
-from hvdchart.spec.fields import RELEASE_NAME, nearest
+from hvdchart.spec.fields import RELEASE_NAME, suggest_nearest
 from hvdchart.spec.launchers import skip_env
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.text import join_names
@@ -33,7 +33,7 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
         if script.parent.is_dir():
             # Leave out the common suffix: it would make short names similar.
             others = sorted(path.stem for path in script.parent.glob("*.py") if path != script)
-            near = nearest(script.stem, others, ".py")
+            near = suggest_nearest(script.stem, others, ".py")
         raise FileError(f"{script}: no such file{near}")
     if script.suffix == ".ipynb":
         raise FileError(

@@ -16,9 +16,9 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.plan.user_code import needed_modules, used_modules
 from hvdchart.quantity import pluralize
-from hvdchart.script.beside_script import drop_own_modules, left_behind, read_text
-from hvdchart.script.default_images import DefaultImage, default_image, misspelt
-from hvdchart.script.named_image import lacked_frameworks
+from hvdchart.script.beside_script import drop_own_modules, read_text, warn_of_files_left
+from hvdchart.script.default_images import DefaultImage, choose_default_image, warn_of_misspelt
+from hvdchart.script.named_image import warn_of_lacked_frameworks
 from hvdchart.script.options import RUN, ScriptRun
 from hvdchart.script.spec_tree import SCRIPT_CPU, make_script_tree
 from hvdchart.script.wording import marked_words, name_options, rephrase_for_run
@@ -54,7 +54,7 @@ class ScriptPlan:
             also = f"; {self.image.remark}" if self.image.remark else ""
             other = "another one: `run --image`, or HVDCHART_IMAGE"
             yield f"image {self.image.reference}, because {self.image.reason} ({other}){also}"
-        yield from small_worker(self.plan, "--cpu")
+        yield from warn_of_small_worker(self.plan, "--cpu")
 
     def warn_of_files(self, script: Path, code: Path | None) -> ScriptPlan:
         """Return this plan with warnings about files beside the script, and about missing modules.
@@ -66,7 +66,7 @@ class ScriptPlan:
         warnings: list[str] = []
         if folder is None:
             image = self.image if code is None else None
-            warnings += left_behind(script, self.modules, image, self.needed)
+            warnings += warn_of_files_left(script, self.modules, image, self.needed)
         beside = folder or script.parent
         requirements = read_text(beside / REQUIREMENTS)
         if not self.image:
@@ -78,7 +78,7 @@ class ScriptPlan:
                 place = f"in {folder}" if folder else f"beside the script, and --code {beside}"
                 add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {place}"
                 warnings.append(f"the image lacks what the script imports: {add}")
-            warnings += misspelt(drop_own_modules(used, [script.parent]))
+            warnings += warn_of_misspelt(drop_own_modules(used, [script.parent]))
         plan = dataclasses.replace(self.plan, warnings=(*warnings, *self.plan.warnings))
         return dataclasses.replace(self, plan=plan)
 
@@ -88,7 +88,9 @@ class ScriptPlan:
         if named:
             used = drop_own_modules(self.needed, [folder])
             has_gpus = any(group.group.gpus for group in self.plan.groups)
-            yield from lacked_frameworks(named.repository, used, requirements, has_gpus=has_gpus)
+            yield from warn_of_lacked_frameworks(
+                named.repository, used, requirements, has_gpus=has_gpus
+            )
 
     def save(self, file: Path, code: Path) -> None:
         """Write the spec. Raises FileError for a file that exists or cannot be written."""
@@ -114,7 +116,7 @@ def plan_script(
         chosen = make_script_tree(run, None).plain
         default = None
         if not value_at(chosen, ("image", "repository")):
-            default = default_image(uses, has_gpus=_has_gpus(chosen))
+            default = choose_default_image(uses, has_gpus=_has_gpus(chosen))
         spec = make_script_tree(run, default, is_tagged=True)
         marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
         place = SourcePlace("the given values")
@@ -139,7 +141,7 @@ def plan_script(
     return ScriptPlan(plan, spec, default, modules, needed)
 
 
-def small_worker(plan: Plan, option: str) -> Iterator[str]:
+def warn_of_small_worker(plan: Plan, option: str) -> Iterator[str]:
     """Yield a remark about a worker without requested CPUs; `option` requests more."""
     group = plan.groups[0]
     if group.requests.get("cpu") == SCRIPT_CPU and "OMP_NUM_THREADS" in group.env:

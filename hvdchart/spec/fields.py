@@ -146,7 +146,7 @@ class OneOf:
     def read(self, node: Node, path: str) -> str:
         value = node.value
         if not isinstance(value, str) or value not in self.words:
-            near = nearest(str(value), self.words)
+            near = suggest_nearest(str(value), self.words)
             raise wrong_value(node, path, f"one of {', '.join(self.words)}{near}")
         return value
 
@@ -259,7 +259,7 @@ class MapOf(Generic[T]):
         }
 
 
-def nearest(word: str, words: Iterable[str], end: str = "") -> str:
+def suggest_nearest(word: str, words: Iterable[str], end: str = "") -> str:
     """Return a hint with the known word most similar to `word`; empty if none is similar.
 
     All words end with `end`; `word` and `words` do not contain it.
@@ -288,7 +288,7 @@ class ObjectOf(Generic[T]):
                         str(child.key_place or child.place),
                         path,
                         f"unknown key {shorten(name)!r}",
-                        f"{_one_of(list(keys))}{nearest(name, keys)}",
+                        f"{_one_of(list(keys))}{suggest_nearest(name, keys)}",
                     )
                 )
         for name, field in keys.items():
@@ -363,7 +363,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
     """Return the fields of a dataclass that are declared with `key`, by the name of their key."""
     fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
-    return {field.metadata["name"] or camel(field.name): field for field in fields}
+    return {field.metadata["name"] or to_camel_case(field.name): field for field in fields}
 
 
 def _plain(value: object) -> Plain:
@@ -377,7 +377,7 @@ def _plain(value: object) -> Plain:
     return value
 
 
-def camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """Convert a name to camelCase: cores_per_socket -> coresPerSocket."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)

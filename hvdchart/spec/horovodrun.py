@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from hvd_pods.shared.launcher_options import option_name
 from hvdchart.quantity import pluralize
+from hvdchart.spec import topology
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.topology import slots, workers
 
 NAME = "horovodrun"
 _TABLE = Path(__file__).with_name("horovodrun.json")
@@ -178,7 +178,7 @@ def read_line(words: Sequence[str]) -> Line:
     return Line(tuple(words[index:]), variables, ranks)
 
 
-def take_line(spec: Spec) -> tuple[Spec, list[tuple[KeyPath, str, str]]]:
+def replace_horovodrun_line(spec: Spec) -> tuple[Spec, list[tuple[KeyPath, str, str]]]:
     """Replace a line of horovodrun in a spec by keys that mean the same; any other spec stays.
 
     The run starts the ranks' command over Gloo, in mode `direct`, with the line's variables. The
@@ -193,7 +193,7 @@ def take_line(spec: Spec) -> tuple[Spec, list[tuple[KeyPath, str, str]]]:
         return spec, [((*_AT, error.index), error.problem, error.instead)]
     problems: list[tuple[KeyPath, str, str]] = []
     alone = f"the ranks' command alone, without {NAME}, and `launch.mode: mpirun`"
-    ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
+    ranks = sum(topology.workers(group, spec) * topology.slots(group, spec) for group in spec.nodes)
     if line.ranks not in (None, ranks):
         problem = f"the line starts {line.ranks} ranks, and the nodes have {ranks}"
         problems.append((_AT, problem, f"-np {ranks}, or no -np"))

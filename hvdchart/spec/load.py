@@ -8,12 +8,19 @@ from pathlib import Path
 
 from hvdchart.errors import ErrorCollector, FileError, SpecError
 from hvdchart.spec.fields import ObjectOf
-from hvdchart.spec.horovodrun import take_line
+from hvdchart.spec.horovodrun import replace_horovodrun_line
 from hvdchart.spec.model import Spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.paths import format_path, nearest_node
 from hvdchart.spec.validate import find_contradictions
-from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, Node, Plain, SourcePlace, from_plain, parse
+from hvdchart.spec.yaml_tree import (
+    MAX_FILE_BYTES,
+    Node,
+    Plain,
+    SourcePlace,
+    from_plain,
+    parse_document,
+)
 
 
 def load_spec(
@@ -54,7 +61,7 @@ def load_tree(path: Path) -> Node:
 
     Raises FileError when it cannot be read, and SpecError for text that is not YAML.
     """
-    return parse(*read_bytes(path))
+    return parse_document(*read_bytes(path))
 
 
 def read_bytes(path: Path) -> tuple[bytes, str]:
@@ -80,7 +87,7 @@ def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[st
     Each `path=value` of `settings` is set as the command does with --set.
     """
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    return read_spec(apply_settings(parse(text, file), settings))
+    return read_spec(apply_settings(parse_document(text, file), settings))
 
 
 def read_spec(root: Node) -> Spec:
@@ -89,7 +96,7 @@ def read_spec(root: Node) -> Spec:
     Raises SpecError with all errors in it. Contradictions between keys are checked only if each key
     alone is valid.
     """
-    spec, problems = take_line(ObjectOf(Spec).read(root, ""))
+    spec, problems = replace_horovodrun_line(ObjectOf(Spec).read(root, ""))
     errors = ErrorCollector()
     for path, problem, expected in problems or find_contradictions(spec):
         place = str(nearest_node(root, path).place)

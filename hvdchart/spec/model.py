@@ -40,15 +40,16 @@ from hvdchart.spec.fields import (
     ObjectOf,
     OneOf,
     String,
-    camel,
     key,
     optional,
+    to_camel_case,
 )
 from hvdchart.spec.yaml_tree import Plain
 
 DEFAULT_MOUNTS = {"data": "/data", "output": "/output"}
 VOLUME_SOURCES = {
-    camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map", "secret"]
+    to_camel_case(name): name
+    for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map", "secret"]
 }
 # The frameworks that ranks may reduce with. The last three need no Horovod; torch and jax need no
 # MPI, either.

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain, parse
+from hvdchart.spec.yaml_tree import Node, Plain, SourcePlace, from_plain, parse_document
 
 _STEP = re.compile(r"((?:[^.\\]|\\.)+)(?:\.|$)")
 
 
-def merge(
+def merge_trees(
     base: Plain,
     newer: Plain,
     deletes: Callable[[KeyPath, Plain], bool] = lambda path, value: False,
@@ -44,7 +44,7 @@ def merge(
         if deletes(here, value):
             merged.pop(key, None)
         elif key in old:
-            merged[key] = merge(old[key], value, deletes, here, empty_clears=empty_clears)
+            merged[key] = merge_trees(old[key], value, deletes, here, empty_clears=empty_clears)
         else:
             merged[key] = value
     return dataclasses.replace(base, value=merged) if isinstance(base, Node) else merged
@@ -52,7 +52,7 @@ def merge(
 
 def merge_specs(trees: Sequence[Node]) -> Node:
     """Merge all trees into the first, in order; `trees` is not empty. A null deletes its key."""
-    return functools.reduce(lambda base, newer: merge(base, newer, _deletes), trees)
+    return functools.reduce(lambda base, newer: merge_trees(base, newer, _deletes), trees)
 
 
 def _deletes(path: KeyPath, value: Node) -> bool:
@@ -73,7 +73,7 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
             problem = f"got {setting!r}"
             raise SpecError("--set", "", problem, "path=value, such as nodes.0.count=8")
         place = SourcePlace(f"--set {setting}")
-        value = parse(text.encode("utf-8", "surrogateescape") or b'""', str(place))
+        value = parse_document(text.encode("utf-8", "surrogateescape") or b'""', str(place))
         tree = _set(tree, (), steps, _move(value, place))
     return tree
 

@@ -93,7 +93,7 @@ def from_plain(value: Plain, place: SourcePlace) -> Node:
     return Node(place, value, value if isinstance(value, str) else repr(value), place)
 
 
-def parse(data: bytes, file: str) -> Node:
+def parse_document(data: bytes, file: str) -> Node:
     """Return the tree of the single document in `data`; raise SpecError at the first error."""
     (root,) = _compose(_decode(data, file), file, lambda yaml, text: [yaml.compose(text)])
     if root is None:
@@ -101,7 +101,7 @@ def parse(data: bytes, file: str) -> Node:
     return _Builder(file).build(root, ())
 
 
-def parse_all(data: bytes, file: str) -> list[Node]:
+def parse_documents(data: bytes, file: str) -> list[Node]:
     """Return the trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads.
 
     Empty for a file without a document. Raises SpecError at the first error.

@@ -10,7 +10,7 @@ from typing import Any
 from hvdchart.errors import ErrorCollector, SpecError, ValuesError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import parse_quantity
-from hvdchart.spec.fields import nearest
+from hvdchart.spec.fields import suggest_nearest
 from hvdchart.spec.paths import KeyPath, format_path, nearest_node, value_at
 from hvdchart.spec.values_schema import default_values, schema_at, values_schema
 from hvdchart.spec.yaml_tree import Plain, SourcePlace, from_plain, shorten
@@ -53,9 +53,8 @@ def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
         unexpected: list[str] = getattr(error.kind, "unexpected", [])
         for unknown in sorted(unexpected):
             properties = (schema_at(values_schema(), path) or {}).get("properties", {})
-            problem = (
-                f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, properties)}"
-            )
+            near = suggest_nearest(unknown, properties)
+            problem = f"the chart has no key {shorten(unknown)!r} here{near}"
             with errors.step():
                 key = "a key of the chart"
                 raise _make_error(plan, (*path, unknown), problem, at_key=True, expected=key)

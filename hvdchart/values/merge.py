@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from hvdchart.spec.overlays import merge
+from hvdchart.spec.overlays import merge_trees
 from hvdchart.spec.yaml_tree import Plain
 
 
@@ -16,7 +16,7 @@ def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[
     For Helm, a null deletes the chart's default. `omit_needless_nulls` removes the nulls for which
     the chart has no default.
     """
-    return copy.deepcopy(dict(merge(base, newer)))
+    return copy.deepcopy(dict(merge_trees(base, newer)))
 
 
 def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
@@ -36,7 +36,9 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
             if entry.get(key):
                 group[key] = [*(worker.get(key) or ()), *entry[key]]
         base = {**worker, "image": _inherited_image(worker, entry)} if "image" in worker else worker
-        groups.append(merge(base, group, lambda path, value: value is None, empty_clears=True))
+        groups.append(
+            merge_trees(base, group, lambda path, value: value is None, empty_clears=True)
+        )
     return groups
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvdchart.chart_files import read_data
-from hvdchart.spec.overlays import merge
+from hvdchart.spec.overlays import merge_trees
 from tests.chart.releases import on_nodes
 from tests.chart.render import CHART, Manifest, Values, helm_template, refusal, render
 
@@ -549,7 +549,7 @@ def test_remedy_is_in_the_message_and_works(
 ) -> None:
     message = refusal(values)
     assert [key for key in keys_of(remedy) if key.removesuffix("s") not in message] == []
-    render(merge(values, remedy, lambda _, value: value is None))
+    render(merge_trees(values, remedy, lambda _, value: value is None))
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])

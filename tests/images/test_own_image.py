@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hvdchart.image.build_image import Source
-from hvdchart.image.deliver import Target, provide
+from hvdchart.image.deliver import Target, provide_image
 from hvdchart.image.engines import choose_engine
 from tests.support.registry import registry
 
@@ -42,7 +42,7 @@ def test_an_image_is_built_and_pushed(address: str, project: Path) -> None:
     engine = choose_engine(None)
     remarks = list[str]()
     source = Source(project, f"{address}/team/{NAME}")
-    reference = provide(source, Target(pushes=True), lambda _: False, remarks.append)
+    reference = provide_image(source, Target(pushes=True), lambda _: False, remarks.append)
     try:
         assert any("COPY train.py /" in remark for remark in remarks), remarks
         connection = http.client.HTTPConnection(address)

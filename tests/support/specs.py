@@ -8,7 +8,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.model import Spec
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.yaml_tree import parse_document
 from hvdchart.values.check_values import checked_values
 
 HEAD = "apiVersion: hvdchart/v1\nimage: {repository: a}\ntrain: {command: [a]}\n"
@@ -27,7 +27,7 @@ def planned(nodes: str, rest: str = "") -> Plan:
 
 def plan_text(text: str) -> Plan:
     """Return the plan of a spec's text, with the places of its values in `a.yaml`."""
-    tree = parse(text.encode(), "a.yaml")
+    tree = parse_document(text.encode(), "a.yaml")
     return make_plan(read_spec(tree), tree)
 
 

@@ -18,7 +18,7 @@ from hvd_pods.shared.untrusted import printable
 from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.yaml_tree import parse_document
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.plan_text import document
 from hvdchart.values.render import render_values
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.fuzz
 def outcome(data: bytes) -> str:
     """ "rendered" or "refused"; anything but these two raises."""
     try:
-        tree = parse(data, "a.yaml")
+        tree = parse_document(data, "a.yaml")
         plan = make_plan(read_spec(tree), tree)
         checked_values(plan)
     except SpecError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from hvdchart.image import build_image as building
 from hvdchart.image.build_image import Source, context_files
-from hvdchart.image.deliver import push
+from hvdchart.image.deliver import push_image
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 
@@ -172,12 +172,12 @@ def test_each_engine_builds_with_its_own_command(
     monkeypatch.setattr(building, "runtime_options", lambda: ["--runtime=runc"])
     stub = StubProgram(programs, name)
     stub.answer("inspect", code=1)
-    building.build(Source(folder, "r"), name, lambda line: None)
+    building.build_image(Source(folder, "r"), name, lambda line: None)
     assert commands(stub)[-1][: len(words)] == words
 
 
 @pytest.mark.parametrize("name", ["podman", "buildah"])
 def test_each_engine_pushes_to_the_registry_of_the_name(programs: Path, name: str) -> None:
     stub = StubProgram(programs, name)
-    push("team/r:1", name, lambda line: None)
+    push_image("team/r:1", name, lambda line: None)
     assert commands(stub)[-1] == ["push", "team/r:1", "docker://team/r:1"]

@@ -10,7 +10,7 @@ import pytest
 from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan, plan_tree
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.yaml_tree import parse_document
 from hvdchart.values.from_plan import make_values
 from hvdchart.values.plan_text import reasons
 from tests.support.specs import read
@@ -264,7 +264,7 @@ def test_framework_mpi_of_the_spec_is_not_started_without_mpi() -> None:
         f"nodes: [{node}]\ntrain:\n  framework: mpi\n  command: [python, t.py]\n"
     )
     with pytest.raises(SpecError) as refused:
-        plan_tree(parse(text.encode(), "spec.yaml"))
+        plan_tree(parse_document(text.encode(), "spec.yaml"))
     assert (refused.value.path, refused.value.place) == ("launch.mode", "spec.yaml:5:9")
 
 

@@ -30,7 +30,7 @@ from hvdchart.spec.fields import (
     Reader,
     String,
 )
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.yaml_tree import parse_document
 
 LIST = ListOf(Integer(0, 9), shortest=1, longest=2)
 MAP = MapOf(String("a key", "[a-z]+", 3), Integer(0, 9), longest=1)
@@ -69,7 +69,7 @@ WRONG = [(reader, text, says) for reader, _, says, wrong in READERS for text in 
 def test_reader_and_schema_accept_a_right_text(
     reader: Reader[Any], text: str, value: object
 ) -> None:
-    node = parse(text.encode(), "a")
+    node = parse_document(text.encode(), "a")
     assert reader.read(node, "x") == value
     assert Draft7Validator(reader.schema()).is_valid(node.plain)
 
@@ -77,7 +77,7 @@ def test_reader_and_schema_accept_a_right_text(
 @pytest.mark.parametrize(("reader", "text", "says"), WRONG)
 def test_reader_refuses_a_wrong_text(reader: Reader[Any], text: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        reader.read(parse(text.encode(), "a"), "x")
+        reader.read(parse_document(text.encode(), "a"), "x")
     assert says in str(caught.value)
 
 
@@ -91,7 +91,7 @@ def test_reader_refuses_a_wrong_text(reader: Reader[Any], text: str, says: str) 
     ],
 )
 def test_schema_refuses_a_wrong_text(reader: Reader[Any], text: str) -> None:
-    assert not Draft7Validator(reader.schema()).is_valid(parse(text.encode(), "a").plain)
+    assert not Draft7Validator(reader.schema()).is_valid(parse_document(text.encode(), "a").plain)
 
 
 # A pattern, and right and wrong texts.
@@ -126,7 +126,7 @@ PATTERNS: list[tuple[String, list[str], list[str]]] = [
     ("pattern", "text"), [(pattern, text) for pattern, right, _ in PATTERNS for text in right]
 )
 def test_pattern_accepts_a_right_text(pattern: String, text: str) -> None:
-    assert pattern.read(parse(f'"{text}"'.encode(), "a"), "x") == text
+    assert pattern.read(parse_document(f'"{text}"'.encode(), "a"), "x") == text
     assert Draft7Validator(pattern.schema()).is_valid(text)
 
 
@@ -136,5 +136,5 @@ def test_pattern_accepts_a_right_text(pattern: String, text: str) -> None:
 def test_pattern_refuses_a_wrong_text(pattern: String, text: str) -> None:
     quoted = '"' + text.replace("\n", "\\n") + '"'
     with pytest.raises(SpecError):
-        pattern.read(parse(quoted.encode(), "a"), "x")
+        pattern.read(parse_document(quoted.encode(), "a"), "x")
     assert not Draft7Validator(pattern.schema()).is_valid(text)

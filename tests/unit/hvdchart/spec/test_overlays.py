@@ -9,7 +9,7 @@ import pytest
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
-from hvdchart.spec.yaml_tree import Node, parse
+from hvdchart.spec.yaml_tree import Node, parse_document
 
 BASE = b"""\
 apiVersion: hvdchart/v1
@@ -22,7 +22,9 @@ image: {repository: a, pullSecrets: []}
 
 
 def merged(*over: bytes) -> Any:
-    return merge_specs([parse(BASE, "base"), *(parse(o, f"over{i}") for i, o in enumerate(over))])
+    return merge_specs(
+        [parse_document(BASE, "base"), *(parse_document(o, f"over{i}") for i, o in enumerate(over))]
+    )
 
 
 def test_maps_are_merged_and_null_deletes_a_key() -> None:

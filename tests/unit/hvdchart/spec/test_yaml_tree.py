@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, MAX_LEVELS, parse
+from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, MAX_LEVELS, parse_document
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, MAX_LEVELS, parse
     ],
 )
 def test_yaml_is_read_as_yaml_1_2(text: str, expected: object) -> None:
-    assert parse(text.encode(), "a").plain == expected
+    assert parse_document(text.encode(), "a").plain == expected
 
 
 # 10 million values from seven lines.
@@ -79,7 +79,7 @@ DEEP = f"a: &a {'[' * 25}{']' * 25}\nb: {'[' * 20}*a{']' * 20}\n".encode()
 )
 def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        parse(text, "a")
+        parse_document(text, "a")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.place == place
@@ -92,7 +92,7 @@ def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) 
 )
 def test_aliases_that_expand_to_too_much_are_refused(text: bytes, most: int) -> None:
     with pytest.raises(SpecError, match=f" {most} "):
-        parse(text, "a")
+        parse_document(text, "a")
 
 
 @pytest.mark.parametrize(
@@ -106,4 +106,4 @@ def test_aliases_that_expand_to_too_much_are_refused(text: bytes, most: int) -> 
     ids=len,
 )
 def test_yaml_at_the_limit_is_read(text: bytes) -> None:
-    assert parse(text, "a").value
+    assert parse_document(text, "a").value
