@@ -38,18 +38,19 @@ def carry_over_command(
     ledger: Ledger,
     container: KeyPath,
     variables: Mapping[str, Variable],
-    read: Callable[[KeyPath, Sequence[str]], LauncherLine],
+    read_line: Callable[[KeyPath, Sequence[str]], LauncherLine],
 ) -> tuple[KeyPath, LauncherLine]:
-    """Carry over a container's command line; return its path, and what `read` makes of it.
+    """Carry over a container's command line; return its path, and what `read_line` makes of it.
 
-    `read` gets the path and the words, with the values of `variables`; no words for no command.
+    `read_line` gets the path and the words, with the values of `variables`; without a command, no
+    words.
     """
     command = (*container, "command")
     arguments = (*container, "args")
     old = command if ledger.list_at(*command) else arguments
     items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
     words = [expand_references(ledger, at, ledger.text_at(*at), variables) for at in items]
-    line = read(old, words)
+    line = read_line(old, words)
     if words:
         ledger.change(old, ("master", "args"), "each part has a line of its own")
         ledger.change(arguments, ("master", "args"), "the rest of the command line")
@@ -111,9 +112,23 @@ def carry_over_size(
             f"the old command line started {asked.per_host} ranks on each host; worker.slots is "
             f"{slots}"
         )
+    _carry_over_minimum(ledger, old, line, workers, slots, sized)
+    if asked.max_ranks and asked.max_ranks > ranks:
+        ledger.add_check(
+            f"the old run could grow to {asked.max_ranks} ranks: for that set worker.number to "
+            f"{asked.max_ranks // slots}, and worker.minimum to the fewest workers"
+        )
+
+
+def _carry_over_minimum(
+    ledger: Ledger, old: KeyPath, line: LauncherLine, workers: int, slots: int, sized: KeyPath
+) -> None:
+    """Put worker.minimum if a line asks for fewer workers than all. Raises SpecError for more."""
+    asked = line.size
     minimum = asked.min_workers or -(-(asked.min_ranks or 0) // slots)
     if minimum > workers:
-        problem = f"the fewest are {minimum} workers of {slots} slots, but {size} ranks"
+        size = f"{workers} workers x {slots} slots start {workers * slots} ranks"
+        problem = f"the fewest are {minimum} workers of {slots} slots, but {size}"
         raise ledger.error(sized, problem, "limits that contain the ranks at the start")
     is_less = 0 < minimum < workers
     reason = f"{minimum} of {workers} workers" if is_less else "the run needs all workers"
@@ -126,23 +141,13 @@ def carry_over_size(
             "the run continues with fewer workers, down to worker.minimum: the ranks start again, "
             "from what the script keeps (keep)"
         )
-    if asked.max_ranks and asked.max_ranks > ranks:
-        ledger.add_check(
-            f"the old run could grow to {asked.max_ranks} ranks: for that set worker.number to "
-            f"{asked.max_ranks // slots}, and worker.minimum to the fewest workers"
-        )
 
 
 def variables_at(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
     """Return the variables in a map or a container's list, by name."""
-    variables: dict[str, Variable] = {}
     if not isinstance(ledger.value_at(*old), list):
-        for name, value in ledger.map_at(*old).items():
-            text = ledger.text_at(*old, name)
-            if value is not None:
-                shown = text.lower() if isinstance(value, bool) else text
-                variables[name] = {"name": name, "value": shown}
-        return variables
+        return _variables_in_map(ledger, old)
+    variables: dict[str, Variable] = {}
     for path in ledger.items_at(*old):
         entry = {key: value for key, value in ledger.map_at(*path).items() if value is not None}
         name = ledger.text_at(*path, "name")
@@ -152,6 +157,16 @@ def variables_at(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
         if "value" in entry:
             entry["value"] = ledger.text_at(*path, "value")
         variables[name] = entry
+    return variables
+
+
+def _variables_in_map(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
+    variables: dict[str, Variable] = {}
+    for name, value in ledger.map_at(*old).items():
+        text = ledger.text_at(*old, name)
+        if value is not None:
+            shown = text.lower() if isinstance(value, bool) else text
+            variables[name] = {"name": name, "value": shown}
     return variables
 
 
@@ -210,7 +225,7 @@ def expand_references(
             problem = f"{match[0]} has its value from the cluster (valueFrom)"
             expected = f"a program that reads the variable {match[1]} itself"
             raise ledger.error(old, problem, expected)
-        earlier = dict(takewhile(lambda each: each[0] != match[1], variables.items()))
+        earlier = dict(takewhile(lambda variable: variable[0] != match[1], variables.items()))
         return expand_references(ledger, old, str(entry.get("value", "")), earlier)
 
     return _VARIABLE_REFERENCE.sub(replace, text)

@@ -64,7 +64,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
     named = [ledger.text_at("spec", f"mpi{key}") for key in ("Implementation", "Distribution")]
     implementation = named[0] or named[1]
 
-    def read(_: KeyPath, words: Sequence[str]) -> LauncherLine:
+    def read_line(_: KeyPath, words: Sequence[str]) -> LauncherLine:
         line = parse_or_keep(words) if words else LauncherLine()
         # These pass the launcher's variables to all ranks.
         if line.mode == "mpirun" and implementation in ("Intel", "IntelMPI", "MPICH"):
@@ -72,7 +72,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
         return line
 
     variables = variables_at(ledger, (*launcher.container, "env"))
-    old, line = _carry_over_command(ledger, launcher.container, variables, read)
+    old, line = _carry_over_command(ledger, launcher.container, variables, read_line)
     won = list_exports(ledger, old, line, variables)
     resources = (*worker.container, "resources")
     env = (*worker.container, "env")
@@ -81,6 +81,16 @@ def migrate_mpijob(ledger: Ledger) -> None:
     apply_table(ledger, "command of the workers", worker.container)
     _carry_over_roles(ledger, {"worker": worker, "master": launcher})
 
+    _carry_over_mpi_size(ledger, worker, launcher, old, line)
+    if implementation not in ("", "OpenMPI"):
+        ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
+    _finish(ledger)
+
+
+def _carry_over_mpi_size(
+    ledger: Ledger, worker: _Role, launcher: _Role, old: KeyPath, line: LauncherLine
+) -> None:
+    """Carry over resources and the size of an MPIJob, whose launcher at `old` has this line."""
     replicas = (*worker.owner, "replicas")
     number = ledger.integer_at(*replicas)
     number = 1 if number is None else number
@@ -94,7 +104,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
     else:
         ledger.drop(as_worker, "the master runs no ranks")
         ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
-    gpus = carry_over_resources(ledger, resources)
+    gpus = carry_over_resources(ledger, (*worker.container, "resources"))
     wanted = ledger.integer_at("spec", "slotsPerWorker")
     per_host = wanted or line.size.per_host or 1
     if gpus not in (None, per_host):
@@ -102,9 +112,6 @@ def migrate_mpijob(ledger: Ledger) -> None:
     ledger.carry_over(("spec", "slotsPerWorker"), ("worker", "slots"), "", gpus or wanted)
     ledger.carry_over(replicas, ("worker", "number"), "", number)
     carry_over_size(ledger, old, line, number, gpus or per_host, replicas)
-    if implementation not in ("", "OpenMPI"):
-        ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
-    _finish(ledger)
 
 
 def migrate_pytorchjob(ledger: Ledger) -> None:
@@ -175,13 +182,7 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
     """Carry over pod templates but for commands, variables and resources; the workers' first."""
     worker = roles["worker"]
     for group, role in roles.items():
-        image = ledger.text_at(*role.container, "image")
-        if group == "worker":
-            carry_over_image(ledger, (*role.container, "image"), ("image",))
-        elif image in ("", ledger.text_at(*worker.container, "image")):
-            ledger.drop((*role.container, "image"), "the master uses the workers' image")
-        else:
-            carry_over_image(ledger, (*role.container, "image"), ("master", "image"))
+        _carry_over_role_image(ledger, role, None if role == worker else worker)
         _carry_over_labels(ledger, (*role.owner, "template", "metadata", "labels"), group)
         apply_table(ledger, "replicas", role.owner, group)
         apply_table(ledger, "pod", role.pod, group, worker.pod)
@@ -195,24 +196,38 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
                 ledger.leave_out(path, "copy it into " + sidecars[group])
     carry_over_capabilities(ledger, (*worker.container, "securityContext", "capabilities"))
     check_user(ledger, _USER)
-    volumes = [
-        {ledger.text_at(*path, "name"): path for path in ledger.items_at(*role.pod, "volumes")}
-        for role in roles.values()
-    ]
-    if len(roles) > 1:
-        workers_only = volumes[0].keys() - volumes[1].keys()
-    else:
-        # The master may run on a node without these. It starts the ranks, so it has the others.
-        workers_only = {
-            name
-            for name, path in volumes[0].items()
-            if ledger.value_at(*path, "hostPath")
-            or ledger.value_at(*path, "emptyDir", "medium") == "HugePages"
-        }
     places = [
         ((*role.pod, "volumes"), (*role.container, "volumeMounts")) for role in roles.values()
     ]
-    carry_over_volumes(ledger, places, workers_only)
+    carry_over_volumes(ledger, places, _volumes_of_workers_only(ledger, list(roles.values())))
+
+
+def _carry_over_role_image(ledger: Ledger, role: _Role, worker: _Role | None) -> None:
+    """Carry over the image of the workers, or of the launcher if `worker` has another one."""
+    old = (*role.container, "image")
+    if worker is None:
+        carry_over_image(ledger, old, ("image",))
+    elif ledger.text_at(*old) in ("", ledger.text_at(*worker.container, "image")):
+        ledger.drop(old, "the master uses the workers' image")
+    else:
+        carry_over_image(ledger, old, ("master", "image"))
+
+
+def _volumes_of_workers_only(ledger: Ledger, roles: Sequence[_Role]) -> set[str]:
+    """Return the names of the volumes that the master does not need, or may be unable to mount."""
+    volumes, *others = (
+        {ledger.text_at(*path, "name"): path for path in ledger.items_at(*role.pod, "volumes")}
+        for role in roles
+    )
+    if others:
+        return volumes.keys() - others[0].keys()
+    # The master may run on a node without these. It starts the ranks, so it has the others.
+    return {
+        name
+        for name, path in volumes.items()
+        if ledger.value_at(*path, "hostPath")
+        or ledger.value_at(*path, "emptyDir", "medium") == "HugePages"
+    }
 
 
 def _carry_over_labels(ledger: Ledger, labels: KeyPath, group: str) -> None:
@@ -306,8 +321,8 @@ def _carry_over_training_variables(
     operators = {name: {"name": name, "value": value} for name, value in pod_variables.items()}
     places = sorted(OWN_OF_RANKS - pod_variables.keys())
     fixed = {name: entry for name, entry in variables.items() if name not in places}
-    read = partial(_read_training, ledger, pods, places)
-    old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read)
+    read_line = partial(_read_training, ledger, pods, places)
+    old, line = _carry_over_command(ledger, container, {**operators, **fixed}, read_line)
     won = list_exports(ledger, container, line, variables)
     env = {(*container, "env"): ""}
     carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))
@@ -354,7 +369,7 @@ def _carry_over_command(
     ledger: Ledger,
     container: KeyPath,
     variables: Mapping[str, Variable],
-    read: Callable[[KeyPath, Sequence[str]], LauncherLine],
+    read_line: Callable[[KeyPath, Sequence[str]], LauncherLine],
 ) -> tuple[KeyPath, LauncherLine]:
     """Carry over a container's command, with a check for an entry point that gets arguments."""
     if ledger.list_at(*container, "args") and not ledger.list_at(*container, "command"):
@@ -362,7 +377,7 @@ def _carry_over_command(
             "the file has arguments and no command, so the image's entry point got them; here they "
             "are the whole command line"
         )
-    return carry_over_command(ledger, container, variables, read)
+    return carry_over_command(ledger, container, variables, read_line)
 
 
 def _processes(ledger: Ledger, path: KeyPath) -> int | None:

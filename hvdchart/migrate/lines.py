@@ -140,14 +140,7 @@ def parse_line(
     mode = "direct" if launcher in (horovodrun.NAME, "torchrun") else "mpirun"
     line = LauncherLine(mode, launcher, exports_all=launcher == horovodrun.NAME)
     if words[0] != launcher:
-        reason = "the chart starts the program that the image's PATH finds first"
-        line.parts.append(LinePart(words[0], "", reason))
-        folder = str(PurePosixPath(words[0]).parent)
-        if launcher in ("mpirun", "mpiexec") and folder not in _IN_PATH:
-            line.checks.append(
-                f"the launcher was {words[0]}: here it is the {launcher} that the image's PATH "
-                "finds first; check that this is the same"
-            )
+        _drop_folder(words[0], line)
     rest = words[1:]
     while rest and rest[0].startswith("-") and rest[0] != "--":
         rest = rest[_parse_option(rest, line) :]
@@ -161,6 +154,18 @@ def parse_line(
     line.command += rest
     _finish(line, nodes, per_node)
     return line
+
+
+def _drop_folder(program: str, line: LauncherLine) -> None:
+    """Drop the folder of the launcher, with a check unless every PATH has it."""
+    reason = "the chart starts the program that the image's PATH finds first"
+    line.parts.append(LinePart(program, "", reason))
+    folder = str(PurePosixPath(program).parent)
+    if line.launcher in ("mpirun", "mpiexec") and folder not in _IN_PATH:
+        line.checks.append(
+            f"the launcher was {program}: here it is the {line.launcher} that the image's PATH "
+            "finds first; check that this is the same"
+        )
 
 
 def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
@@ -266,8 +271,6 @@ def _read_size(size: LineSize, option: LauncherOption) -> LineSize:
 
 def _finish(line: LauncherLine, nodes: int, per_node: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
-    size = line.size
-    gloo = any(part.text == "--gloo" for part in line.parts) or size.min_ranks or size.discovery
     if ":" in line.command and line.launcher in MPI_LAUNCHERS:
         raise NotUnderstoodError("the line starts several programs, separated by a colon")
     if nested := nested_launcher(line.command):
@@ -275,18 +278,28 @@ def _finish(line: LauncherLine, nodes: int, per_node: int) -> None:
         alone = f"the line of {program} alone, with all nodes and ranks"
         expected = alone if program in LAUNCHERS else "the ranks' command in its place"
         raise NotUnderstoodError(f"{line.launcher} starts {program}", expected)
-    if line.launcher == horovodrun.NAME and line.mode == "direct" and not gloo:
+    if line.launcher == "torchrun":
+        _finish_torchrun(line, nodes, per_node)
+    elif line.launcher == horovodrun.NAME and line.mode == "direct" and not _used_gloo(line):
         line.checks.append(
             "horovodrun without --gloo used MPI where Horovod had it, and launch.mode direct is "
             "Horovod over Gloo: for MPI set launch.mode to mpirun"
         )
-    elif line.launcher == "torchrun":
-        per_node = size.per_host or per_node
-        line.size = replace(
-            size, nodes=None, ranks=(size.nodes or nodes) * per_node, per_host=per_node
-        )
-        line.framework = "torch"
-        options = {part.text.replace("_", "-") for part in line.parts}
-        if "--no-python" not in options:
-            is_module = not options.isdisjoint(("-m", "--module"))
-            line.command[:0] = ["python3", "-m"] if is_module else ["python3"]
+
+
+def _used_gloo(line: LauncherLine) -> bool:
+    """Return whether a line of horovodrun surely used Gloo, without which no run is elastic."""
+    is_elastic = line.size.min_ranks or line.size.discovery
+    return bool(is_elastic) or any(part.text == "--gloo" for part in line.parts)
+
+
+def _finish_torchrun(line: LauncherLine, nodes: int, per_node: int) -> None:
+    """Set the size and the ranks' command of a line of torchrun, which starts Python itself."""
+    size = line.size
+    per_node = size.per_host or per_node
+    line.size = replace(size, nodes=None, ranks=(size.nodes or nodes) * per_node, per_host=per_node)
+    line.framework = "torch"
+    options = {part.text.replace("_", "-") for part in line.parts}
+    if "--no-python" not in options:
+        is_module = not options.isdisjoint(("-m", "--module"))
+        line.command[:0] = ["python3", "-m"] if is_module else ["python3"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from hvdchart.chart_files import is_charts_volume, is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
@@ -53,7 +53,7 @@ def carry_over_capabilities(ledger: Ledger, capabilities: KeyPath) -> None:
     """
     ledger.drop((*capabilities, "drop"), "the chart drops all capabilities that it does not add")
     added = (*capabilities, "add")
-    names = [ledger.text_at(*item).removeprefix("CAP_") for item in ledger.items_at(*added)]
+    names = [ledger.text_at(*path).removeprefix("CAP_") for path in ledger.items_at(*added)]
     context: dict[str, Plain] = ledger.values.get("podSecurityContext", {})
     if context.get("runAsUser", 0) != 0:
         reason = "Linux gives added capabilities to root only, and the pods run as another user"
@@ -108,16 +108,26 @@ def carry_over_volumes(
             else:
                 name = _find_mounted(ledger, path, volumes)
                 _add(ledger, mounts, mount_path, path, name in workers_only, "volumeMounts")
+    _put_volumes(ledger, {"volumes": volumes, "volumeMounts": mounts}, workers_only, places[0][0])
+
+
+def _put_volumes(
+    ledger: Ledger,
+    lists: Mapping[str, Mapping[str, Plain]],
+    workers_only: Collection[str],
+    old: KeyPath,
+) -> None:
+    """Put the entries of the two lists into the values, those of the workers into their group."""
     group: dict[str, Plain] = {}
-    for key, entries in (("volumes", volumes), ("volumeMounts", mounts)):
-        each = list(map(drop_nulls, entries.values()))
-        if shared := [entry for entry in each if entry["name"] not in workers_only]:
-            ledger.put((key,), shared, places[0][0])
-        if alone := [entry for entry in each if entry["name"] in workers_only]:
+    for key, entries in lists.items():
+        plain = list(map(drop_nulls, entries.values()))
+        if shared := [entry for entry in plain if entry["name"] not in workers_only]:
+            ledger.put((key,), shared, old)
+        if alone := [entry for entry in plain if entry["name"] in workers_only]:
             group[key] = alone
     if group:
         # With this name, the workers have the same names as without groups.
-        ledger.put(("workerGroups",), [{"name": "worker", **group}], places[0][0])
+        ledger.put(("workerGroups",), [{"name": "worker", **group}], old)
 
 
 def _require_own_name(ledger: Ledger, path: KeyPath, name: str) -> None:

@@ -62,22 +62,12 @@ def plan_framework(spec: Spec) -> Framework:
     if name is None:
         name, because = _choose(sources, signs)
         reason = Reason(because, "hvdchart")
-    mode = spec.launch.mode
     reasons = {"framework": reason, "preload": reason}
-    has_gpus = any(group.gpus for group in spec.nodes)
+    mode = spec.launch.mode
     if mode is None:
-        # Options are for mpirun.
-        mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
-        reasons["mode"] = reason
-        # If PyTorch was compiled with MPI, each rank that mpirun did not start trains alone.
-        with_mpi = signs.mpi_backend
-        if not with_mpi and signs.prefers_mpi and not all(group.gpus for group in spec.nodes):
-            with_mpi = str(signs.prefers_mpi)
-        if mode == "direct" and with_mpi:
-            mode = "mpirun"
-            reasons["mode"] = Reason(f"{with_mpi}, which may use MPI", "hvdchart")
+        mode, reasons["mode"] = _choose_mode(spec, name, reason, signs)
     preload: tuple[str, ...] = ()
-    if name is not None and not has_gpus:
+    if name is not None and not any(group.gpus for group in spec.nodes):
         preload = _PRELOAD.get(name, ())
     alone = "" if signs.broken else _explain_lone_ranks(spec, sources, signs)
     return Framework(
@@ -92,6 +82,22 @@ def plan_framework(spec: Spec) -> Framework:
         meets_locally=signs.meets_locally,
         saves_in_pod=signs.saves_in_pod,
     )
+
+
+def _choose_mode(
+    spec: Spec, framework: str | None, reason: Reason, signs: Signs
+) -> tuple[str, Reason]:
+    """Return the launch mode of a framework that has this reason, and the reason for the mode."""
+    # Options are for mpirun.
+    if framework not in _PRELOAD or spec.launch.options:
+        return "mpirun", reason
+    # If PyTorch was compiled with MPI, each rank that mpirun did not start trains alone.
+    with_mpi = signs.mpi_backend
+    if not with_mpi and signs.prefers_mpi and not all(group.gpus for group in spec.nodes):
+        with_mpi = str(signs.prefers_mpi)
+    if with_mpi:
+        return "mpirun", Reason(f"{with_mpi}, which may use MPI", "hvdchart")
+    return "direct", reason
 
 
 def _remedy(signs: Signs) -> str:

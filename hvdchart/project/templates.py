@@ -142,31 +142,8 @@ def make_project(
     and SpecError, before anything is written, for a name that no run can have.
     """
     image = image or image_of(template)
-    shown_image = _image(image)
-    if has_dockerfile:
-        # The project's own image, which `deploy` builds because it has no tag.
-        shown_image = f"{{repository: {_quote(name)}}}   # REGISTRY/TEAM/NAME. deploy adds a tag."
-    words = ", ".join(["python", "train.py", *map(_quote, template.arguments)])
-    spec = _SPEC.format(name=_quote(name), image=shown_image, command=words)
-    parse_spec(spec, "the new spec")
-    package_files = (
-        "`requirements.txt` and `Dockerfile`" if has_dockerfile else "a `requirements.txt`"
-    )
-    more = f" Packages of your own go into {package_files}."
-    about = f"It {template.about}"
-    readme = _README.format(name=name, about=about, image=image, needs=template.needs, more=more)
-    # Its docstring describes how to run it.
-    files = {"train.py": example(template.example).replace(template.example, "train.py")}
-    for module in template.modules:
-        files[module] = example(module)
-    files[SPEC_NAME] = spec
-    files["README.md"] = readme
-    files[".hvdignore"] = _IGNORED
-    if has_dockerfile:
-        files[".hvdignore"] += _IGNORED_WITH_IMAGE
-        files["Dockerfile"] = _DOCKERFILE.format(image=image)
-        files["requirements.txt"] = _REQUIREMENTS
-        files[".dockerignore"] = _NOT_IN_IMAGE
+    files = _make_files(name, template, image, has_dockerfile=has_dockerfile)
+    parse_spec(files[SPEC_NAME], "the new spec")
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
@@ -176,6 +153,35 @@ def make_project(
     for file, content in files.items():
         write_atomically(folder / file, content)
     return [folder / file for file in files]
+
+
+def _make_files(
+    name: str, template: Template, image: str, *, has_dockerfile: bool
+) -> dict[str, str]:
+    """Return the files of a new project by their names."""
+    shown_image = _image(image)
+    package_files = "a `requirements.txt`"
+    if has_dockerfile:
+        # The project's own image, which `deploy` builds because it has no tag.
+        shown_image = f"{{repository: {_quote(name)}}}   # REGISTRY/TEAM/NAME. deploy adds a tag."
+        package_files = "`requirements.txt` and `Dockerfile`"
+    words = ", ".join(["python", "train.py", *map(_quote, template.arguments)])
+    more = f" Packages of your own go into {package_files}."
+    about = f"It {template.about}"
+    # Its docstring describes how to run it.
+    files = {"train.py": example(template.example).replace(template.example, "train.py")}
+    files |= {module: example(module) for module in template.modules}
+    files[SPEC_NAME] = _SPEC.format(name=_quote(name), image=shown_image, command=words)
+    files["README.md"] = _README.format(
+        name=name, about=about, image=image, needs=template.needs, more=more
+    )
+    files[".hvdignore"] = _IGNORED
+    if has_dockerfile:
+        files[".hvdignore"] += _IGNORED_WITH_IMAGE
+        files["Dockerfile"] = _DOCKERFILE.format(image=image)
+        files["requirements.txt"] = _REQUIREMENTS
+        files[".dockerignore"] = _NOT_IN_IMAGE
+    return files
 
 
 def image_of(template: Template) -> str:

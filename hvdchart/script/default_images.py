@@ -60,18 +60,7 @@ def choose_default_image(
     Of several, the first with a framework counts. If the framework has an image with Python
     `python`, such as (3, 12), return that one; by default, any version is accepted.
     """
-    *entries, other = _table()["images"]
-    chosen = other
-    reason = "no framework is imported"
-    for modules in uses:
-        first: dict[str, str] = {}
-        for place, module in modules:
-            first.setdefault(module.partition(".")[0], place)
-        matches = [(entry, name) for entry in entries for name in entry["modules"] if name in first]
-        if matches:
-            chosen, name = matches[0]
-            reason = f"{first[name]} uses {name}"
-            break
+    chosen, reason = _choose_entry(uses)
     version_here = f"{sys.version_info.major}.{sys.version_info.minor}"
     reference = chosen["gpu" if has_gpus else "cpu"].replace("${python}", version_here)
     version = chosen.get("python", "").replace("${python}", version_here)
@@ -91,6 +80,19 @@ def choose_default_image(
         frozenset(chosen["has"]),
         chosen.get("for-callers", ""),
     )
+
+
+def _choose_entry(uses: Iterable[Iterable[tuple[str, str]]]) -> tuple[dict[str, Any], str]:
+    """Return the entry of images.yaml for a program that uses these modules, and the reason."""
+    *entries, other = _table()["images"]
+    for modules in uses:
+        places: dict[str, str] = {}
+        for place, module in modules:
+            places.setdefault(module.partition(".")[0], place)
+        for entry in entries:
+            if name := next((name for name in entry["modules"] if name in places), ""):
+                return entry, f"{places[name]} uses {name}"
+    return other, "no framework is imported"
 
 
 def find_image_python(reference: str) -> tuple[int, int] | None:

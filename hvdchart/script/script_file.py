@@ -26,6 +26,18 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
     Raises FileError for a script that is no file or none of Python, whose name the chart does not
     take, or that is not in the folder.
     """
+    _require_python(script)
+    is_alone = code is None or not code.is_dir()
+    if is_alone and not re.fullmatch(_names_of_files(), script.name):
+        raise FileError(
+            f"{script}: the name {script.name!r} has other characters than A-Z a-z 0-9 . _ -: "
+            "rename the script"
+        )
+    return ["python3", _path_in_code(script, code), *arguments]
+
+
+def _require_python(script: Path) -> None:
+    """Raise FileError for what is no file, or no script of Python."""
     if script.is_dir():
         raise FileError(f"{script} is a folder: {_instead_of_folder(script)}")
     if not script.is_file():
@@ -47,20 +59,22 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
         )
     if script.suffix in (".yaml", ".yml"):
         raise FileError(f"{script} is no script; to run a spec: hvdchart deploy {script}")
-    is_alone = code is None or not code.is_dir()
-    if is_alone and not re.fullmatch(_names_of_files(), script.name):
-        raise FileError(
-            f"{script}: the name {script.name!r} has other characters than A-Z a-z 0-9 . _ -: "
-            "rename the script"
-        )
-    shown = script.name
-    if code is not None and not code.exists():
+
+
+def _path_in_code(script: Path, code: Path | None) -> str:
+    """Return the path of a script in the folder of its code; its name where it goes alone.
+
+    Raises FileError for a folder that does not exist, or does not have the script.
+    """
+    if code is None:
+        return script.name
+    if not code.exists():
         raise FileError(f"--code {code}: no such file or folder")
-    if code is not None and code.resolve() != script.resolve():
-        if not script.resolve().is_relative_to(code.resolve()):
-            raise FileError(f"--code {code}: does not contain {script}")
-        shown = script.resolve().relative_to(code.resolve()).as_posix()
-    return ["python3", shown, *arguments]
+    if code.resolve() == script.resolve():
+        return script.name
+    if not script.resolve().is_relative_to(code.resolve()):
+        raise FileError(f"--code {code}: does not contain {script}")
+    return script.resolve().relative_to(code.resolve()).as_posix()
 
 
 def script_name(script: Path) -> str:
