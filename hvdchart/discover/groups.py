@@ -156,9 +156,9 @@ def _describe(group: DiscoveredGroup, others: list[NodeFacts], are_pods_known: b
     entry = group.entry
     comments = group.comments
     entry.update({"name": group.name, "count": len(group.nodes)})
-    comments[("name",)] = join_names((n.name for n in group.nodes), limit=4)
+    comments[("name",)] = join_names((member.name for member in group.nodes), limit=4)
     _describe_cpus(group, node)
-    memory = min(n.capacity["memory"] for n in group.nodes) // MI * MI
+    memory = min(member.capacity["memory"] for member in group.nodes) // MI * MI
     entry["memory"] = memory_text(memory)
     if node.gpus:
         entry["gpus"] = node.gpus

@@ -134,7 +134,7 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
         numa_nodes=numa_nodes,
         has_several_numa=(numa_nodes or 0) > 1 or labels.get(f"{_NFD}memory-numa") == "true",
         threads_per_core=_threads(labels),
-        taints=tuple(t for t in _taints(node) if not is_condition_taint(t["key"])),
+        taints=tuple(taint for taint in _taints(node) if not is_condition_taint(taint["key"])),
         unusable=_unusable_reason(node),
     )
 

@@ -57,8 +57,9 @@ def test_documents_beside_the_job_are_named() -> None:
     secret = "kind: Secret\nmetadata: {name: s}"
     migration = migrate_text(f"# nothing\n---\n{secret}\n---\n{JOB}---\na: 1\n")
     assert migration.values == migrate_path(PATHS["mpijob-v2beta1.yaml"]).values
-    named = [check.partition(":")[0] for check in migration.checks[:2]]
-    assert [each.endswith(end) for each, end in zip(named, ("Secret s", " kind"), strict=True)]
+    first, second = (check.partition(":")[0] for check in migration.checks[:2])
+    assert first.endswith("Secret s")
+    assert second.endswith(" kind")
 
 
 @pytest.mark.parametrize(
@@ -147,10 +148,11 @@ def test_workers_are_added_for_the_ranks_of_the_old_master(
     )
     assert migration.values["worker"]["number"] == workers
     texts = [text for text in migration.checks if " slots start " in text]
-    assert (len(texts), check in "".join(texts)) == (bool(check), True)
+    assert len(texts) == bool(check)
+    assert check in "".join(texts)
 
 
-def test_file_without_image_command_and_number_gets_defaults_and_checks() -> None:
+def test_what_a_file_lacks_is_a_default_or_a_check() -> None:
     migration = migrate_text(OLD)
     assert migration.values == {"worker": {"number": 3, "slots": 1}}
     for part in ("repository", "command", "default, 3", "root"):

@@ -103,5 +103,9 @@ def test_scripts_lose_no_word(
         return
     output = words_in(dict(migration.values)) + report_text(migration) + migration.release
     line = f"line {text.count(chr(10), 0, start) + 1}"
-    dropped = [e.old.partition(", part")[0] for e in migration.entries if e.outcome == "dropped"]
+    dropped = [
+        entry.old.partition(", part")[0]
+        for entry in migration.entries
+        if entry.outcome == "dropped"
+    ]
     assert mark in output + migration.namespace or line in dropped, script

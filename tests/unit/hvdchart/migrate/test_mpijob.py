@@ -19,6 +19,10 @@ CLAIMS = [{"name": "c", "resourceClaimTemplateName": "t"}]
 GPUS = {"limits": {"nvidia.com/gpu": 4}}
 
 
+def mounted(*volumes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+
+
 @pytest.mark.parametrize(
     ("fields", "path", "value"),
     [
@@ -91,10 +95,6 @@ def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value
 HUGE = {"name": "huge", "emptyDir": {"medium": "HugePages"}}
 DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 OUT = {"name": "out", "persistentVolumeClaim": {"claimName": "out"}}
-
-
-def mounted(*volumes: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
 
 
 def test_volumes_of_the_workers_alone_are_not_mounted_in_the_master() -> None:
@@ -213,7 +213,7 @@ def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: s
     assert [text for text in checks if check in text], checks
 
 
-def test_pull_secrets_of_the_launcher_that_are_carried_over_need_no_check() -> None:
+def test_pull_secrets_that_are_carried_over_need_no_check() -> None:
     checks = migrate_job(launcher_pod__imagePullSecrets=PULL).checks
     assert not [text for text in checks if "imagePullSecrets" in text]
 
@@ -294,4 +294,4 @@ def test_labels_that_select_the_charts_pods_are_dropped() -> None:
     migration = migrate_job(worker_metadata__labels=labels)
     assert migration.values["worker"]["podLabels"] == {"team": "a"}
     for kind in kinds:
-        assert [each for each in migration.checks if f"/{kind} is dropped" in each]
+        assert [check for check in migration.checks if f"/{kind} is dropped" in check]

@@ -390,7 +390,9 @@ def test_minimum_is_set_only_if_it_is_less_than_all_workers(
     migration = migrate_line(line)
     assert migration.values["worker"].get("minimum") == minimum
     assert any("down to worker.minimum" in check for check in migration.checks) == checks
-    options = [e for e in migration.entries if "--min-np" in e.old or "--nnodes" in e.old]
+    options = [
+        entry for entry in migration.entries if "--min-np" in entry.old or "--nnodes" in entry.old
+    ]
     assert all(entry.new == ("worker.minimum" if minimum else "") for entry in options)
 
 

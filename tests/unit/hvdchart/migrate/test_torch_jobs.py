@@ -75,7 +75,8 @@ def test_where_the_old_ranks_met_is_dropped() -> None:
     migration = pytorchjob(command=TORCHRUN, env=env)
     assert migration.values["worker"]["env"] == [{"name": "A", "value": "1"}]
     for name in variables.keys() - {"A"}:
-        assert [each for each in migration.checks if "is dropped" in each and f"({name})" in each]
+        dropped = [check for check in migration.checks if "is dropped" in check]
+        assert f"({name})" in " ".join(dropped)
 
 
 def test_one_process_beside_several_gpus_is_to_be_checked() -> None:
@@ -87,7 +88,7 @@ def test_elastic_policy_becomes_a_minimum() -> None:
     policy = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d", "maxRestarts": 3}
     migration = pytorchjob({"elasticPolicy": policy}, command=["torchrun", "train.py"])
     assert migration.values["worker"]["minimum"] == 1
-    (entry,) = [each for each in migration.entries if each.old.endswith("minReplicas")]
+    (entry,) = [entry for entry in migration.entries if entry.old.endswith("minReplicas")]
     assert entry.new == "worker.minimum"
     assert not [check for check in migration.checks if "elasticPolicy" in check]
 
@@ -99,7 +100,7 @@ def test_elastic_policy_that_needs_all_replicas_becomes_no_minimum() -> None:
     assert not [check for check in migration.checks if "worker.minimum" in check]
 
 
-def test_trainjob_without_an_image_and_numbers_has_those_of_its_runtime() -> None:
+def test_image_and_numbers_of_the_runtime_are_to_be_checked() -> None:
     migration = trainjob(command=["torchrun", "train.py"], resourcesPerNode=GPUS)
     assert size(migration) == (1, 8)
     for what in ("image", "numNodes"):
@@ -113,13 +114,13 @@ def test_trainjob_of_mpi_starts_with_mpirun() -> None:
 
 
 @pytest.mark.parametrize("command", [["lmp", "-in", "a"], ["torchrun", "--nproc-per-node=1", "a"]])
-def test_number_of_processes_that_the_command_does_not_start_is_to_be_checked(
+def test_processes_that_the_command_does_not_start_are_to_be_checked(
     command: list[str],
 ) -> None:
     migration = trainjob(command=command, numProcPerNode=4)
     assert size(migration) == (1, 1)
     assert [check for check in migration.checks if "set worker.slots to 4" in check]
-    (entry,) = [each for each in migration.entries if each.old.endswith("numProcPerNode")]
+    (entry,) = [entry for entry in migration.entries if entry.old.endswith("numProcPerNode")]
     assert entry.outcome == "dropped"
 
 

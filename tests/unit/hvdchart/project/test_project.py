@@ -20,6 +20,13 @@ from images.builder.catalogue import load_catalogue
 from tests.unit.hvdchart.command import Command
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the project `mine`, below the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine"
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_new_project_can_be_deployed_as_it_is(tmp_path: Path, name: str) -> None:
     """Its files are those that are told, and its code goes to the run."""
@@ -66,7 +73,7 @@ def test_the_image_may_be_another(
     assert (written.repository, written.tag, written.digest) == expected
 
 
-def test_image_of_a_dockerfile_has_the_packages_and_the_run_has_the_code(tmp_path: Path) -> None:
+def test_dockerfile_takes_the_packages_and_leaves_the_code(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     make_project(folder, "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
     dockerfile = (folder / "Dockerfile").read_text()
@@ -92,18 +99,12 @@ def test_a_folder_that_cannot_be_created_is_reported_with_the_reason(tmp_path: P
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the project `mine`, below the current one."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "mine"
-
-
 def test_init_writes_a_project_that_renders(
     hvdchart: Command, folder: Path, programs: Path
 ) -> None:
     done = hvdchart("init", "mine", "--template", "benchmark")
-    assert (done.code, len(done.output.splitlines())) == (0, 4)
+    assert done.code == 0
+    assert len(done.output.splitlines()) == 4
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output

@@ -25,7 +25,7 @@ from hvdchart.script.default_images import choose_default_image
         (["mine", "json"], "", []),
     ],
 )
-def test_image_lacks_well_known_modules_that_requirements_do_not_bring(
+def test_image_lacks_modules_that_requirements_do_not_bring(
     modules: list[str], requirements: str, lacks: list[str]
 ) -> None:
     image = choose_default_image([("train.py:1", module) for module in modules], has_gpus=False)

@@ -41,8 +41,8 @@ PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
 @cache
 def documents(page: Path) -> list[dict[str, Any]]:
     """Each document in the YAML blocks of a page."""
-    loaded = (YAML(typ="safe", pure=True).load_all(text) for text in blocks(page, "yaml"))
-    return [document for each in loaded for document in each if isinstance(document, dict)]
+    streams = (YAML(typ="safe", pure=True).load_all(text) for text in blocks(page, "yaml"))
+    return [document for stream in streams for document in stream if isinstance(document, dict)]
 
 
 def test_page_about_python_prints_what_its_code_prints() -> None:

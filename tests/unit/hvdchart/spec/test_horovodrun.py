@@ -83,7 +83,7 @@ def test_value_that_horovodrun_refuses_reaches_no_rank(option: str) -> None:
         ("--blacklist-cooldown-range=1 2 t", "--blacklist-cooldown-range VALUE VALUE"),
     ],
 )
-def test_option_with_another_number_of_values_is_refused_with_its_form(
+def test_option_with_too_few_or_many_values_is_refused_with_its_form(
     options: str, form: str
 ) -> None:
     with pytest.raises(horovodrun.HorovodrunError) as refused:

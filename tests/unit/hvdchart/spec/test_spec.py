@@ -168,7 +168,7 @@ def test_all_errors_of_a_spec_are_reported_at_once() -> None:
     text = GOOD.replace("name: run", "name: Run").replace("count: 2", "count: 0")
     text = text.replace("sockets: 2", "socket: 2") + "  env: {1A: x, B: true}\nlaunch: 7\n"
     error = refused(text)
-    assert [each.place for each in error.errors] == [
+    assert [single.place for single in error.errors] == [
         f"a.yaml:{place}" for place in ("2:7", "6:5", "5:12", "10:9", "10:19", "11:9")
     ]
     assert str(error) == "\n".join(map(str, error.errors))
@@ -180,13 +180,13 @@ def test_all_contradictions_of_a_spec_are_reported_at_once() -> None:
         "    count: 2\n", "    count: 2\n    cpuManager: static\n    shared: true\n"
     )
     error = refused(text + "  checkpoints: a\nlaunch: {options: [--np, --gloo]}\n")
-    assert [each.path for each in error.errors] == [
+    assert [single.path for single in error.errors] == [
         "nodes[0].cpuManager",
         "nodes[0].cpuManager",
         "train.checkpoints",
         "launch.options[0]",
     ]
-    assert ["shared: true" in each.problem for each in error.errors[:2]] == [True, False]
+    assert ["shared: true" in single.problem for single in error.errors[:2]] == [True, False]
 
 
 OUTPUT_OF_X = "horovod: {timeline: true}\nvolumes: {output: {pvc: a, groups: [x]}}"
