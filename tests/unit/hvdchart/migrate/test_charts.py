@@ -100,6 +100,11 @@ def test_wrong_value_of_a_chart_is_refused(values: dict[str, Any], message: str)
         ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": "3"}}}, "worker.slots", 3),
         ({"master": {"args": ["mpirun -np 4 -npernode 2 a"]}}, "worker", {"number": 2, "slots": 2}),
         (
+            {"master": {"args": ["cd /work &&", "mpirun python train.py --out $HOME"]}},
+            "master.args",
+            ["bash", "-c", "cd /work && mpirun python train.py --out $HOME"],
+        ),
+        (
             {"master": {"args": ["horovodrun -np 2 --min-np 1 --max-np 3 --gloo a"]}},
             "worker.minimum",
             1,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.support.migrations import WORKER_POD, migrate_job
+from tests.support.migrations import WORKER_POD, migrate_job, migrate_text
 
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
@@ -211,6 +212,22 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
 def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:
     checks = migrate_job(**fields).checks
     assert [text for text in checks if check in text], checks
+
+
+def test_variable_of_the_workers_that_the_launcher_sets_is_dropped() -> None:
+    migration = migrate_job(
+        launcher_container__command=["mpirun", "-x", "W=2", "train"],
+        worker_container__env=[{"name": "W", "value": "1"}],
+    )
+    (entry,) = [entry for entry in migration.entries if entry.old.endswith("containers[0].env[0]")]
+    assert entry.outcome == "dropped"
+    assert entry.reason == "the launcher sets it for all ranks, which wins as before"
+
+
+def test_document_in_a_text_is_none_of_the_file() -> None:
+    text = 'kind: ConfigMap\ndata:\n  run.sh: |\n    echo "--- not a document ---"\n---\n'
+    job = json.dumps(migrate_job().tree)
+    assert migrate_text(f"{text}{job}").values == migrate_job().values
 
 
 def test_pull_secrets_that_are_carried_over_need_no_check() -> None:
