@@ -51,8 +51,10 @@ def check(
         names = ", ".join(FRAMEWORKS)
         raise typer.BadParameter(f"--framework {framework!r}: must be one of {names}")
     mode = mode or ("direct" if framework in DIRECT_FRAMEWORKS else "mpirun")
-    if mode not in checks.MODES:
-        raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(checks.MODES)}")
+    if mode not in checks.CHECKED_MODES:
+        raise typer.BadParameter(
+            f"--mode {mode!r}: must be one of {', '.join(checks.CHECKED_MODES)}"
+        )
     if in_cluster:
         from hvdchart.run.kube.cluster import Cluster
 

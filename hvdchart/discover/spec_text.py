@@ -13,7 +13,7 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.values.render import dump
 
 # What the head of a spec with groups of both kinds says.
-MIXED = "GPU and CPU nodes: a run uses one kind, so delete the groups of the other"
+MIXED_GROUPS_NOTE = "GPU and CPU nodes: a run uses one kind, so delete the groups of the other"
 
 
 def spec_text(
@@ -33,7 +33,7 @@ def spec_text(
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
-        notes.append(MIXED)
+        notes.append(MIXED_GROUPS_NOTE)
     # Keep text from nodes on one line: a condition's message could otherwise add keys to the spec.
     comments = {path: Reason(one_line(text), "") for path, text in discovery.comments().items()}
     head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]

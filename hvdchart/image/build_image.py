@@ -19,7 +19,7 @@ from hvdchart.image.engines import Report, runtime_options, stream_command
 # Characters of a tag: enough to make the tags of a project's contents unique.
 _TAG_CHARACTERS = 12
 # The number of bytes to read from a file at a time.
-_CHUNK_BYTES = 1 << 20
+_HASHED_PART_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -120,5 +120,5 @@ def _content(file: Path) -> Iterator[bytes]:
         yield os.fsencode(file.readlink())
         return
     with file.open("rb") as opened:
-        while part := opened.read(_CHUNK_BYTES):
+        while part := opened.read(_HASHED_PART_BYTES):
             yield part

@@ -18,7 +18,7 @@ from hvdchart.run.state.release import Object
 # The oldest Python that the chart's files can run on (charts/horovod/files).
 OLDEST_PYTHON = (3, 8)
 # In mode custom, the user's command line decides which programs the image needs.
-MODES = tuple(mode for mode in launch_modes() if mode != "custom")
+CHECKED_MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
 
 @dataclass(frozen=True)

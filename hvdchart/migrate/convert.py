@@ -33,7 +33,7 @@ _JOBS: dict[tuple[str, str], JobReader] = {
     ("PyTorchJob", "kubeflow.org/v1"): migrate_pytorchjob,
     ("TrainJob", "trainer.kubeflow.org/v1alpha1"): migrate_trainjob,
 }
-_EXPECTED = (
+_EXPECTED_FILE = (
     f"values of {_STABLE}; an {', '.join(f'{kind} of {version}' for kind, version in _JOBS)}; "
     f"{_RENDER}; a script, with #! at its beginning or a line that begins with its launcher"
 )
@@ -81,19 +81,23 @@ def _refuse_other_charts(ledger: Ledger) -> None:
     """Raise SpecError for a file that has no values of the old chart."""
     place = str(ledger.root.place)
     if not isinstance(ledger.tree, dict):
-        raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
+        raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED_FILE)
     if "kind" in ledger.tree or "apiVersion" in ledger.tree:
         kind = ledger.tree.get("kind")
         version = ledger.tree.get("apiVersion")
-        raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED)
+        raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED_FILE)
     for key in _THIS_CHART_KEYS:
         if key in ledger.tree:
             problem = f"{key} is a key of this chart: the file needs no migration"
-            raise SpecError(str(nearest_node(ledger.root, (key,)).place), "", problem, _EXPECTED)
-    if not any(ledger.has((part, key)) for part, keys in old_chart.MARKS.items() for key in keys):
+            raise SpecError(
+                str(nearest_node(ledger.root, (key,)).place), "", problem, _EXPECTED_FILE
+            )
+    if not any(
+        ledger.has((part, key)) for part, keys in old_chart.OLD_CHART_KEYS.items() for key in keys
+    ):
         keys = join_names(sorted(ledger.tree), 6) or "none"
         problem = f"its keys are {keys}; no chart that migrate knows has them"
-        raise SpecError(place, "", problem, _EXPECTED)
+        raise SpecError(place, "", problem, _EXPECTED_FILE)
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
@@ -101,7 +105,7 @@ def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
     roots = [root for root in parse_documents(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if not roots:
-        raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)
+        raise SpecError(file, "", "the file has no documents with a value", _EXPECTED_FILE)
     if len(roots) > 1 and len(jobs) != 1:
         contents = ", ".join(describe(root) for root in roots)
         expected = "one job in a file; split the file at the lines with ---"

@@ -41,7 +41,7 @@ _TORCH_REPLICAS: KeyPath = ("spec", "pytorchReplicaSpecs")
 _TRAINER: KeyPath = ("spec", "trainer")
 _ELASTIC: KeyPath = ("spec", "elasticPolicy")
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-_USER = "the image's user, often root"
+_IMAGE_USER = "the image's user, often root"
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def migrate_trainjob(ledger: Ledger) -> None:
             f"launch.framework is torch: set it, and launch.mode, to what the runtime {runtime} "
             "starts the command with"
         )
-    check_user(ledger, _USER)
+    check_user(ledger, _IMAGE_USER)
     ledger.add_check(
         f"the runtime {runtime} has a pod template, which is not in the file: set what the ranks "
         "need of it in worker, volumes and volumeMounts"
@@ -195,7 +195,7 @@ def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
             if path != role.container:
                 ledger.leave_out(path, "copy it into " + sidecars[group])
     carry_over_capabilities(ledger, (*worker.container, "securityContext", "capabilities"))
-    check_user(ledger, _USER)
+    check_user(ledger, _IMAGE_USER)
     places = [
         ((*role.pod, "volumes"), (*role.container, "volumeMounts")) for role in roles.values()
     ]

@@ -27,14 +27,14 @@ from hvdchart.migrate.pods import (
 from hvdchart.spec.paths import KeyPath
 
 # One of these keys is enough: no other chart has them.
-MARKS = {
+OLD_CHART_KEYS = {
     "worker": ("number", "image"),
     "master": ("args", "image"),
     "driver": ("args", "image"),
     "ssh": ("useSecrets", "hostKey", "hostKeyPub"),
 }
 # The default of both old charts.
-_DEFAULT_WORKERS = 3
+_OLD_CHART_WORKERS = 3
 
 
 def migrate_chart(ledger: Ledger) -> None:
@@ -78,7 +78,7 @@ def _carry_over_workers(ledger: Ledger, old: KeyPath, line: LauncherLine, gpus: 
     path = ("worker", "number")
     number = ledger.integer_at(*path)
     if number is None:
-        number = _DEFAULT_WORKERS
+        number = _OLD_CHART_WORKERS
         ledger.add_check(f"worker.number is the old chart's default, {number}")
     slots = gpus or line.size.per_host or 1
     if gpus is not None and gpus > 1:

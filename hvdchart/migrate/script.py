@@ -24,14 +24,14 @@ from hvdchart.migrate.shell_words import split_line
 from hvdchart.migrate.slurm import PREFIX, header_lines, read_sbatch_line, sbatch_lines
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, Node, SourcePlace, shorten
+from hvdchart.spec.yaml_tree import MAX_INPUT_BYTES, Node, SourcePlace, shorten
 
-EXPECTED = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
+EXPECTED_LINE = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
 # Also other launchers, so that none of their lines is dropped.
 _PROGRAMS = "|".join(map(re.escape, LAUNCHER_OPTIONS["programs"]))
 _LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{_PROGRAMS})(?!\S)"
 # YAML has no such unindented line.
-_LAUNCH = re.compile(rf"^{_LAUNCHER}", re.M)
+_LAUNCH_LINE = re.compile(rf"^{_LAUNCHER}", re.M)
 # What begins a command of several lines or parts.
 _COMPOUND = re.compile(
     r"(?:if|for|while|until|case|select|function|coproc|!|\{|\[\[)(?!\S)|\(|\w+\s*\(\)"
@@ -59,13 +59,13 @@ _WORD = re.compile(rf"(?:{_SPACED}|[^\s;&|()])+", re.DOTALL)
 _ITEM = re.compile(rf"(?:{_SPACED}|[^\s,])+", re.DOTALL)
 _ASSIGNED = re.compile(r"(?<![-\w])(\w+\+?=).+", re.DOTALL)
 # A command, which may go on after a backslash at the end of a line.
-_COMMAND = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
+_COMMAND_LINES = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
 
 
 def is_script(data: bytes) -> bool:
     """Return whether a file is a script, by its header or by the line of a launcher."""
-    text = data[:MAX_FILE_BYTES].decode(errors="replace")
-    return text.startswith("#!") or bool(header_lines(text) or _LAUNCH.search(text))
+    text = data[:MAX_INPUT_BYTES].decode(errors="replace")
+    return text.startswith("#!") or bool(header_lines(text) or _LAUNCH_LINE.search(text))
 
 
 def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
@@ -87,7 +87,7 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
         )
     for number in sorted(directives.keys() - header):
         ledger.drop((f"line {number}",), "Slurm reads no line after a command")
-    launches = {number: line for number, line in commands.items() if _LAUNCH.match(line)}
+    launches = {number: line for number, line in commands.items() if _LAUNCH_LINE.match(line)}
     others = {number: line for number, line in commands.items() if number not in launches}
     _drop_lines(ledger, others)
     if len(launches) > 1:
@@ -97,7 +97,7 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     if not launches:
         begin = shorten(_hide(next(iter(commands.values()), "nothing")))
         problem = f"no line begins with a launcher; the file begins with {begin}"
-        raise SpecError(file, "", problem, EXPECTED)
+        raise SpecError(file, "", problem, EXPECTED_LINE)
     for number, line in launches.items():
         _carry_over(ledger, (f"line {number}",), line, size)
     ledger.close()
@@ -105,8 +105,8 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
 
 
 def _read_text(data: bytes, file: str) -> str:
-    if len(data) > MAX_FILE_BYTES:
-        raise SpecError(file, "", "the file is too long", f"at most {MAX_FILE_BYTES} bytes")
+    if len(data) > MAX_INPUT_BYTES:
+        raise SpecError(file, "", "the file is too long", f"at most {MAX_INPUT_BYTES} bytes")
     try:
         text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
@@ -141,7 +141,7 @@ def _read_lines(text: str) -> dict[int, str]:
     """Return the lines with commands by number, each with the lines in which it continues."""
     return {
         text.count("\n", 0, command.start()) + 1: command[1].replace("\\\n", "")
-        for command in _COMMAND.finditer(text)
+        for command in _COMMAND_LINES.finditer(text)
     }
 
 
@@ -162,7 +162,7 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         except ValueError:
             problem = problem or "a quote is not closed in this line"
         if problem:
-            raise ledger.error(path, problem, f"a script without it, with {EXPECTED}")
+            raise ledger.error(path, problem, f"a script without it, with {EXPECTED_LINE}")
         ledger.drop(path, "the chart runs the launcher alone")
     if lines:
         # The value of a variable may be a secret.
@@ -199,7 +199,7 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
         line.size = line_size.fill_from_slurm(header)
         number, slots, check = workers_and_slots(line.size)
     except NotUnderstoodError as error:
-        raise ledger.error(path, str(error), error.expected or EXPECTED) from None
+        raise ledger.error(path, str(error), error.expected or EXPECTED_LINE) from None
     if line.size.per_host != line_size.per_host:
         line.checks.append(
             f"nodes and tasks of Slurm give a worker {pluralize(line.size.per_host or 1, 'slot')} "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from hvdchart.migrate.line_size import NotUnderstoodError
+from hvdchart.spec.launchers import ASSIGNMENT
 from hvdchart.spec.yaml_tree import shorten
 
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
@@ -37,7 +38,6 @@ _QUOTED_PART = re.compile(
 # character, while a quoted dollar is a part of the word.
 _UNKNOWN_DOLLAR = "\0"
 _UNKNOWN = re.compile(rf"{_UNKNOWN_DOLLAR}(\w+|\{{\w+\}})")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
 def as_written(text: str) -> str:
@@ -115,6 +115,6 @@ def unwrap_shell(words: Sequence[str], variables: Mapping[str, str] | None = Non
     if not text and words:
         return words
     command = split_line(text, variables)
-    if not command or _ASSIGNMENT.match(command[0]):
+    if not command or ASSIGNMENT.fullmatch(command[0]):
         raise NotUnderstoodError(_NEEDS_SHELL)
     return command

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hvd_pods.shared.binding import Binding
 from hvd_pods.shared.launcher_options import list_options
 from hvdchart.plan import rules
-from hvdchart.plan.rules import OURS, SPEC, Reason
+from hvdchart.plan.rules import FROM_HVDCHART, FROM_SPEC, Reason
 from hvdchart.spec import topology
 from hvdchart.spec.launchers import common_interface, interface_variables
 from hvdchart.spec.model import NodeGroup, Spec
@@ -39,10 +39,10 @@ def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
     binding = _common_binding(spec.nodes, slots, target)
     if binding is None and target == "core":
         # Groups with different numbers of sockets may still share one binding: by socket.
-        reason = Reason("groups have different cores: bind each rank to its socket", OURS)
+        reason = Reason("groups have different cores: bind each rank to its socket", FROM_HVDCHART)
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
-        reason = Reason("groups have different ranks per socket: none fits all", OURS)
+        reason = Reason("groups have different ranks per socket: none fits all", FROM_HVDCHART)
     # CPU ranks reduce through MPI, which uses RDMA devices through UCX; NCCL finds them itself.
     transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
     common = common_interface(spec)
@@ -62,12 +62,12 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     if spec.tuning.binding:
         return spec.tuning.binding, rules.override_reason("tuning.binding")
     if any("binding" in option for _, option in list_options(spec.launch.options)):
-        return "none", Reason("`launch.options` binds or maps the ranks", SPEC)
+        return "none", Reason("`launch.options` binds or maps the ranks", FROM_SPEC)
     if spec.launch.mode == "custom":
-        return "none", Reason("the command line is your own", SPEC)
+        return "none", Reason("the command line is your own", FROM_SPEC)
     for group, ranks in zip(spec.nodes, slots, strict=True):
         if not group.gpus and ranks > topology.cores(group) - topology.reserved_cores(group):
-            return "none", Reason("more ranks than cores", OURS)
+            return "none", Reason("more ranks than cores", FROM_HVDCHART)
     return rules.binding(list(spec.nodes))
 
 

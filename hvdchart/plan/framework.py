@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvdchart.plan.framework_signs import STRATEGYS_VARIABLE, Signs, find_signs
-from hvdchart.plan.rules import Reason, override_reason
+from hvdchart.plan.rules import FROM_HVDCHART, Reason, override_reason
 from hvdchart.plan.user_code import sources_of
 from hvdchart.spec.model import Spec
 
@@ -61,7 +61,7 @@ def plan_framework(spec: Spec) -> Framework:
     reason = override_reason("train.framework")
     if name is None:
         name, because = _choose(sources, signs)
-        reason = Reason(because, "hvdchart")
+        reason = Reason(because, FROM_HVDCHART)
     reasons = {"framework": reason, "preload": reason}
     mode = spec.launch.mode
     if mode is None:
@@ -96,7 +96,7 @@ def _choose_mode(
     if not with_mpi and signs.prefers_mpi and not all(group.gpus for group in spec.nodes):
         with_mpi = str(signs.prefers_mpi)
     if with_mpi:
-        return "mpirun", Reason(f"{with_mpi}, which may use MPI", "hvdchart")
+        return "mpirun", Reason(f"{with_mpi}, which may use MPI", FROM_HVDCHART)
     return "direct", reason
 
 

@@ -22,7 +22,7 @@ FRAMEWORK_MODULES = {
 # A module that prefers MPI to Gloo on CPUs if PyTorch was compiled with MPI.
 _MPI_ON_CPUS = "accelerate"
 # Modules that a training needs to be one of many ranks, and modules that train, possibly alone.
-_JOINING = (
+_JOINING_MODULES = (
     *(sign for signs in FRAMEWORK_MODULES.values() for sign in signs),
     "byteps",
     "colossalai",
@@ -41,9 +41,9 @@ _JOINING = (
     "trl",
     "ultralytics",
 )
-_TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
+_TRAINING_MODULES = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
 # Other modules that do not connect ranks. A module that is in no list here may do so.
-_ALONE = (
+_NEUTRAL_MODULES = (
     "PIL",
     "cv2",
     "einops",
@@ -157,9 +157,9 @@ def _add_modules(signs: Signs, file: str, tree: ast.Module, sources: Mapping[str
                 signs.frameworks.setdefault(name, use)
         if _is_one_of(module, (_MPI_ON_CPUS,)):
             signs.prefers_mpi = signs.prefers_mpi or use
-        if _is_one_of(module, _JOINING):
+        if _is_one_of(module, _JOINING_MODULES):
             signs.joined_by = signs.joined_by or str(use)
-        if _is_one_of(module, _TRAINING):
+        if _is_one_of(module, _TRAINING_MODULES):
             signs.trains = signs.trains or use
     for line, module in imports_of(tree):
         if not _is_known(module.partition(".")[0], sources):
@@ -185,7 +185,10 @@ def _find_saved_file(node: ast.Call) -> str:
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:
     """Return whether a module cannot connect ranks: Python's, own and well-known modules."""
     users_modules = {file.partition("/")[0].removesuffix(".py") for file in sources}
-    return not name or name in {*_TRAINING, *_ALONE} | users_modules | sys.stdlib_module_names
+    return (
+        not name
+        or name in {*_TRAINING_MODULES, *_NEUTRAL_MODULES} | users_modules | sys.stdlib_module_names
+    )
 
 
 def _mpi_backends(tree: ast.Module) -> Iterator[int]:

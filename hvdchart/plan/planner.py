@@ -173,9 +173,9 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
         "resources.requests.memory", "memory", *rules.memory_request(group)
     )
     if group.gpus:
-        choices.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
+        choices.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS_REASON
     if group.rdma:
-        choices.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
+        choices.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA_REASON
     shm = choices.apply_tuning("shm", "shm", *rules.shm(group, slots, memory, _plan_commits(spec)))
     return GroupPlan(group, slots, env, cpu, memory, shm, choices.reasons)
 

@@ -28,8 +28,8 @@ from hvdchart.spec.topology import (
 _INTEL = "Intel"
 _NVIDIA = "NVIDIA"
 _KUBERNETES = "Kubernetes"
-SPEC = "the spec"
-OURS = "hvdchart"
+FROM_SPEC = "the spec"
+FROM_HVDCHART = "hvdchart"
 
 
 @dataclass(frozen=True)
@@ -41,26 +41,26 @@ class Reason:
 
 
 Rule: TypeAlias = tuple[int | None, Reason]
-YIELD_REASON = Reason("shared machines: waiting ranks yield their core", OURS)
-ALL_GPUS = Reason("all GPUs of the node", "Horovod")
+YIELD_REASON = Reason("shared machines: waiting ranks yield their core", FROM_HVDCHART)
+ALL_GPUS_REASON = Reason("all GPUs of the node", "Horovod")
 # XLA starts a thread for each CPU that the process may use, or the number in this variable.
 XLA_THREADS = "NPROC"
 XLA_REASON = Reason("XLA's threads, as many as OpenMP's", "OpenXLA")
-RDMA = Reason("rdma.count", SPEC)
-KMP_BLOCKTIME: Rule = (None, Reason("not set: 0 was measured slower", OURS))
-KMP_AFFINITY: Rule = (None, Reason("not set: mpirun binds ranks", OURS))
+RDMA_REASON = Reason("rdma.count", FROM_SPEC)
+KMP_BLOCKTIME: Rule = (None, Reason("not set: 0 was measured slower", FROM_HVDCHART))
+KMP_AFFINITY: Rule = (None, Reason("not set: mpirun binds ranks", FROM_HVDCHART))
 # TensorFlow turns oneDNN on by default where the CPU has AVX512_VNNI or more.
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 # TensorFlow passes the mode to oneDNN, which may then round the factors of convolutions and
 # products. Variables, activations and sums stay float32.
 FPMATH = "TF_SET_ONEDNN_FPMATH_MODE"
-BFLOAT16: Rule = (None, Reason("not set: it rounds", OURS))
+BFLOAT16: Rule = (None, Reason("not set: it rounds", FROM_HVDCHART))
 
 
 def override_reason(key: str, instead_of: object = None) -> Reason:
     """Return the reason for a number that the spec gives at `key` instead of the planned one."""
     instead = "" if instead_of is None else f" instead of {instead_of}"
-    return Reason(f"{key}{instead}", SPEC)
+    return Reason(f"{key}{instead}", FROM_SPEC)
 
 
 def shown(key: str, number: int) -> str:
@@ -120,7 +120,7 @@ def slots(group: NodeGroup) -> Rule:
 def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
     """Plan one OpenMP thread per physical core: hyperthreads share the vector units."""
     which = "coresPerSocket" if per_rank == group.cores_per_socket else "cores of a rank"
-    source = OURS if group.gpus else _INTEL
+    source = FROM_HVDCHART if group.gpus else _INTEL
     threads = _threads("OMP_NUM_THREADS", per_rank, bool(group.gpus))
     return threads, Reason(f"{which}: one thread per core", source)
 
@@ -130,8 +130,8 @@ def intra_op_threads(per_rank: int, gpus: bool) -> Rule:
     threads = _threads("TF_NUM_INTRAOP_THREADS", per_rank, gpus)
     if threads is None or threads > per_rank - 2:
         few = f"{threads} of {pluralize(per_rank, 'core')}: too few to leave two free"
-        return threads, Reason(few, OURS)
-    return threads, Reason(f"{per_rank} cores of a rank - 2", OURS if gpus else _INTEL)
+        return threads, Reason(few, FROM_HVDCHART)
+    return threads, Reason(f"{per_rank} cores of a rank - 2", FROM_HVDCHART if gpus else _INTEL)
 
 
 def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
@@ -145,7 +145,7 @@ def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
         because = f"{per_rank} cores of a rank - 2, at least 2: they feed its GPU"
         return threads, Reason(because, _NVIDIA)
     if per_rank < 2:
-        return threads, Reason("1 core: one operation at a time", OURS)
+        return threads, Reason("1 core: one operation at a time", FROM_HVDCHART)
     return threads, Reason("two operations in parallel", _INTEL)
 
 
@@ -159,7 +159,7 @@ def one_dnn(group: NodeGroup) -> Rule:
 
     docs/performance.md has its gain if the default is off.
     """
-    reason = Reason("on every CPU, also where TensorFlow's default is off", OURS)
+    reason = Reason("on every CPU, also where TensorFlow's default is off", FROM_HVDCHART)
     return (None if group.gpus else 1), reason
 
 
@@ -171,12 +171,12 @@ def cpu_request(group: NodeGroup) -> Rule:
     """
     total = node_cpu(group)
     if not total:
-        return None, Reason("the spec does not give the node's cores", SPEC)
+        return None, Reason("the spec does not give the node's cores", FROM_SPEC)
     threads = group.threads_per_core or 1
     shown = f"{group.sockets or 1} x {group.cores_per_socket} x {threads}"
     if group.shared:
         text = f"half of {shown} CPUs: idle CPU can be borrowed"
-        return total // 2, Reason(text, OURS)
+        return total // 2, Reason(text, FROM_HVDCHART)
     if group.cpu_manager == "static":
         kubelet = cpu_text(kubelet_cpu(group))
         pods = cpu_text(PODS_MILLICPU)
@@ -184,11 +184,11 @@ def cpu_request(group: NodeGroup) -> Rule:
         left = (cores(group) - reserved_cores(group)) * threads
         return left * 1000, Reason(f"{text}, in whole cores", _KUBERNETES)
     reserved = reserved_cpu(group)
-    source = "GKE's table" if group.reserved.cpu is None else SPEC
+    source = "GKE's table" if group.reserved.cpu is None else FROM_SPEC
     free = total - reserved
     if group.reserved.cpu is None and free < total // 2:
         text = f"half of {shown} CPUs: the usual reserve, {cpu_text(reserved)}, is more"
-        return total // 2, Reason(text, OURS)
+        return total // 2, Reason(text, FROM_HVDCHART)
     whole = free // 1000 * 1000 or free
     rounded = "" if whole == free else ", in whole CPUs"
     return whole, Reason(f"{shown} CPUs - {cpu_text(reserved)} reserved{rounded}", source)
@@ -197,23 +197,23 @@ def cpu_request(group: NodeGroup) -> Rule:
 def memory_request(group: NodeGroup) -> Rule:
     """Plan the node's memory minus the reserved one, in whole GiB from 8 GiB on, else in MiB."""
     if group.memory is None:
-        return None, Reason("the spec does not give the node's memory", SPEC)
+        return None, Reason("the spec does not give the node's memory", FROM_SPEC)
     if group.shared:
-        return group.memory, Reason("the worker's share", SPEC)
+        return group.memory, Reason("the worker's share", FROM_SPEC)
     if group.reserved.memory is None:
         visible = visible_memory(group.memory)
         reserved = node_reserve_memory(visible)
         whole, rounded = _round_memory(max(visible - reserved, visible // 2))
         if visible - reserved < visible // 2:
             text = f"half of {memory_text(group.memory)} - 3 % for the kernel{rounded}"
-            return whole, Reason(text, OURS)
+            return whole, Reason(text, FROM_HVDCHART)
         shown = f"{memory_text(group.memory)} - 3 % for the kernel"
         source = "GKE's table"
     else:
         reserved = group.reserved.memory
         whole, rounded = _round_memory(group.memory - reserved)
         shown = memory_text(group.memory)
-        source = SPEC
+        source = FROM_SPEC
     text = f"{shown} - {memory_text(-(-reserved // MI) * MI)} reserved{rounded}"
     return whole, Reason(text, source)
 
@@ -266,7 +266,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, st
     if size:
         shm_bytes += -(-size // MI) * MI
         text += f" + {commits_text}"
-    return shm_bytes, Reason(text, OURS)
+    return shm_bytes, Reason(text, FROM_HVDCHART)
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
@@ -277,9 +277,9 @@ def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
     """
     if any(group.shared for group in groups):
         text = "shared machines: all workers would bind to the first cores"
-        return "none", Reason(text, OURS)
+        return "none", Reason(text, FROM_HVDCHART)
     if any(group.gpus for group in groups):
-        return "none", Reason("GPU ranks are not bound to cores", OURS)
+        return "none", Reason("GPU ranks are not bound to cores", FROM_HVDCHART)
     if any((group.numa_per_socket or 1) > 1 for group in groups):
         return "core", Reason("bind each rank to cores of its own", _INTEL)
     return "core", Reason("bind each rank to the cores of its socket", _INTEL)

@@ -84,7 +84,7 @@ TEMPLATES = {
         ),
     )
 }
-_SPEC = """\
+_SPEC_TEXT = """\
 # What trains, and on which nodes. docs/spec.md lists all keys.
 apiVersion: hvdchart/v1
 name: {name}
@@ -102,7 +102,7 @@ volumes:
   output: {{emptyDir: {{}}}}
 train: {{command: [{command}]}}
 """
-_README = """\
+_README_TEXT = """\
 # {name}
 
 {about}.
@@ -116,7 +116,7 @@ _README = """\
 The master copies the files of this folder to the pods, except those that `.hvdignore` names. The
 image `{image}` must have what the script needs: {needs}.{more}
 """
-_DOCKERFILE = """\
+_DOCKERFILE_TEXT = """\
 # For packages of your own: add them to requirements.txt. `hvdchart deploy` builds the image.
 FROM {image}
 USER 0
@@ -124,7 +124,7 @@ COPY requirements.txt /tmp/
 RUN pip install --no-cache-dir -r /tmp/requirements.txt
 USER 1000
 """
-_REQUIREMENTS = "# Packages that the image does not have, one a line.\n"
+_REQUIREMENTS_TEXT = "# Packages that the image does not have, one a line.\n"
 _IGNORED = "README.md\n*.spec.yaml\n"
 # With a Dockerfile, the packages are in the image; without it, the workers install them.
 _IGNORED_WITH_IMAGE = "Dockerfile\n.dockerignore\nrequirements.txt\n"
@@ -171,15 +171,15 @@ def _make_files(
     # Its docstring describes how to run it.
     files = {"train.py": example(template.example).replace(template.example, "train.py")}
     files |= {module: example(module) for module in template.modules}
-    files[SPEC_NAME] = _SPEC.format(name=_quote(name), image=shown_image, command=words)
-    files["README.md"] = _README.format(
+    files[SPEC_NAME] = _SPEC_TEXT.format(name=_quote(name), image=shown_image, command=words)
+    files["README.md"] = _README_TEXT.format(
         name=name, about=about, image=image, needs=template.needs, more=more
     )
     files[".hvdignore"] = _IGNORED
     if has_dockerfile:
         files[".hvdignore"] += _IGNORED_WITH_IMAGE
-        files["Dockerfile"] = _DOCKERFILE.format(image=image)
-        files["requirements.txt"] = _REQUIREMENTS
+        files["Dockerfile"] = _DOCKERFILE_TEXT.format(image=image)
+        files["requirements.txt"] = _REQUIREMENTS_TEXT
         files[".dockerignore"] = _NOT_IN_IMAGE
     return files
 

@@ -16,7 +16,7 @@ from hvdchart.spec.load import load_tree
 
 # The smallest ratio at which two names differ by a typing error.
 _MIN_TYPO_RATIO = 0.8
-_TABLE = Path(__file__).with_name("images.yaml")
+_IMAGES_FILE = Path(__file__).with_name("images.yaml")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def parse_requirements(requirements: str) -> set[str]:
 
 @functools.cache
 def _table() -> Any:
-    return load_tree(_TABLE).plain
+    return load_tree(_IMAGES_FILE).plain
 
 
 def _steps(module: str) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 # The value of the annotation `contract.COMMAND` in the runs of `hvdchart run`.
-RUN = "run"
+RUN_COMMAND = "run"
 # The key that --fail-on-nan sets, also for commands that have a spec.
 FAIL_ON_NAN = "values.launch.failOnNaN"
 # The value of resources.json. It is repeated because --help must work in a broken installation,
@@ -128,7 +128,7 @@ SCRIPT_OPTIONS = {
     for option in fields(ScriptRun)
     if option.metadata
 }
-OPTIONS = (
+RUN_OPTIONS = (
     *SCRIPT_OPTIONS.values(),
     RunOption("--code", "code=", ("values.code.files", "values.code.archive")),
     RunOption(

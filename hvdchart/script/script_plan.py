@@ -19,7 +19,7 @@ from hvdchart.quantity import pluralize
 from hvdchart.script.beside_script import drop_own_modules, read_text, warn_of_files_left
 from hvdchart.script.default_images import DefaultImage, choose_default_image, warn_of_misspelt
 from hvdchart.script.named_image import warn_of_lacked_frameworks
-from hvdchart.script.options import RUN, ScriptRun
+from hvdchart.script.options import RUN_COMMAND, ScriptRun
 from hvdchart.script.spec_tree import SCRIPT_CPU, make_script_tree
 from hvdchart.script.wording import marked_words, name_options, rephrase_for_run
 from hvdchart.spec.overlays import merge_specs
@@ -118,7 +118,7 @@ def plan_script(
         if not value_at(chosen, ("image", "repository")):
             default = choose_default_image(uses, has_gpus=_has_gpus(chosen))
         spec = make_script_tree(run, default, is_tagged=True)
-        marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
+        marks = {"master": {"podAnnotations": {COMMAND: RUN_COMMAND}}} if is_marked else {}
         place = SourcePlace("the given values")
         tree = merge_specs(
             [spec, *(from_plain({"values": part}, place) for part in (marks, values))]

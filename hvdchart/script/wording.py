@@ -16,15 +16,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from hvdchart.errors import SpecError
-from hvdchart.script.options import OPTIONS, ScriptRun
+from hvdchart.script.options import RUN_OPTIONS, ScriptRun
 from hvdchart.spec.values_schema import schema_at, values_schema
 
 # Options whose argument is a list or a map.
-_SEVERAL = ("--env", "--secret", "--volume", "--set")
-_ARGUMENTS = {option.option: option.argument for option in OPTIONS}
-_OPTION_OF_KEY = {key: option.option for option in OPTIONS for key in option.keys}
+_LIST_OPTIONS = ("--env", "--secret", "--volume", "--set")
+_ARGUMENTS = {option.option: option.argument for option in RUN_OPTIONS}
+_OPTION_OF_KEY = {key: option.option for option in RUN_OPTIONS for key in option.keys}
 # Names of the chart and of Kubernetes that another key of a spec, or a part of its value, sets.
-_WORDS = {
+_OPTION_OF_NAME = {
     "imagePullSecrets": "--set image.pullSecrets",
     "nodeSelector": "--set nodes.0.nodeSelector",
     "tolerations": "--set nodes.0.tolerations",
@@ -33,16 +33,16 @@ _WORDS = {
     "readOnly: true": ":ro",
     "volumes.output.pvc": "--volume output=pvc:CLAIM",
 }
-_WORDS |= {name: option.option for option in OPTIONS for name in option.names}
+_OPTION_OF_NAME |= {name: option.option for option in RUN_OPTIONS for name in option.names}
 # A key that is a single word is left out: it may be any word of a rank's message.
-_WORDS |= {
+_OPTION_OF_NAME |= {
     key.removeprefix("values.").replace(".0.", "[]."): option
     for key, option in _OPTION_OF_KEY.items()
     if "." in key
 }
 # A name, and the value that it gets: worker.slots, launch.mode: direct, launch.failOnNaN=true.
-_NAME = re.compile(r"`(?P<name>[\w.[\]]+)(?:(?:=|: )(?P<value>[^`\n]+))?`")
-_OPTION = re.compile(r"`(?P<option>--[a-z-]+)(?: (?P<value>[^`\n]+))?`")
+_MARKED_NAME = re.compile(r"`(?P<name>[\w.[\]]+)(?:(?:=|: )(?P<value>[^`\n]+))?`")
+_MARKED_OPTION = re.compile(r"`(?P<option>--[a-z-]+)(?: (?P<value>[^`\n]+))?`")
 # Each pair of backticks; the second one may begin another pair.
 _MARKED = re.compile(r"`([^`\n]*)(?=`)")
 # Repeated names that one option sets.
@@ -65,12 +65,12 @@ def name_options(text: str, own: Collection[str] = ()) -> str:
     If adjacent names become the same option, it is named once. `own` are words with marks that the
     user has written, such as in a path: they are no names.
     """
-    return _REPEATED.sub(r"\1", _sub(_NAME, _option, text, own))
+    return _REPEATED.sub(r"\1", _sub(_MARKED_NAME, _option, text, own))
 
 
 def name_arguments(text: str, own: Collection[str] = ()) -> str:
     """Replace marked options of the command in a text by arguments of `hvdchart.launch`."""
-    return _sub(_OPTION, _argument, text, own)
+    return _sub(_MARKED_OPTION, _argument, text, own)
 
 
 def marked_words(run: ScriptRun) -> frozenset[str]:
@@ -130,7 +130,7 @@ def _sub(
 
 def _option(match: re.Match[str]) -> str:
     """Return the option for a marked name in a run of a script; without one, the text unchanged."""
-    word = _WORDS.get(match[0].strip("`").removeprefix("values."))
+    word = _OPTION_OF_NAME.get(match[0].strip("`").removeprefix("values."))
     key = _key(match["name"])
     if not word and key:
         value = match["value"]
@@ -145,7 +145,7 @@ def _argument(match: re.Match[str]) -> str:
     argument = _ARGUMENTS.get(option)
     if argument is None:
         return match[0]
-    if value and option in _SEVERAL:
+    if value and option in _LIST_OPTIONS:
         return f"`{argument}` with `{value}`"
     return f"`{argument}{value}`"
 

@@ -21,7 +21,7 @@ from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 
 NAME = "horovodrun"
-_TABLE = Path(__file__).with_name("horovodrun.json")
+_OPTIONS_FILE = Path(__file__).with_name("horovodrun.json")
 _AT: KeyPath = ("train", "command")
 
 
@@ -65,7 +65,7 @@ class LauncherOption(NamedTuple):
 @cache
 def horovodrun_options() -> dict[str, dict[str, Any]]:
     """Return the entries of the table by the names of the options."""
-    table: list[dict[str, Any]] = json.loads(_TABLE.read_text("utf-8"))["options"]
+    table: list[dict[str, Any]] = json.loads(_OPTIONS_FILE.read_text("utf-8"))["options"]
     return {name: option for option in table for name in option["names"]}
 
 

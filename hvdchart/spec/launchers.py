@@ -27,7 +27,8 @@ _LAUNCHER_MODULES = re.compile(
 )
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(ba|da|z|k)?sh")
-_ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
+# A word that sets a variable for a command.
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 # Options of env whose value is the next word.
 _ENV_OPTIONS_WITH_VALUE = ("-u", "--unset", "-C", "--chdir")
 # A program in the arguments of a launcher: launchers of several MPIs have many different options.
@@ -100,7 +101,7 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
     shell's command line (`sh -c`), each command is checked.
     """
     words = skip_env(command)
-    while words and (words[0] == "exec" or _ASSIGNMENT.fullmatch(words[0])):
+    while words and (words[0] == "exec" or ASSIGNMENT.fullmatch(words[0])):
         words = skip_env(words[1:])
     if not words:
         return None
@@ -132,7 +133,7 @@ def skip_env(command: Sequence[str]) -> list[str]:
     if not words or PurePosixPath(words[0]).name != "env":
         return words
     words = words[1:]
-    while words and (words[0].startswith("-") or _ASSIGNMENT.fullmatch(words[0])):
+    while words and (words[0].startswith("-") or ASSIGNMENT.fullmatch(words[0])):
         words = words[2 if words[0] in _ENV_OPTIONS_WITH_VALUE else 1 :]
     return words
 

@@ -14,7 +14,7 @@ from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.paths import format_path, nearest_node
 from hvdchart.spec.validate import find_contradictions
 from hvdchart.spec.yaml_tree import (
-    MAX_FILE_BYTES,
+    MAX_INPUT_BYTES,
     Node,
     Plain,
     SourcePlace,
@@ -67,16 +67,16 @@ def load_tree(path: Path) -> Node:
 def read_bytes(path: Path) -> tuple[bytes, str]:
     """Return the content of a file, or of standard input for "-", and its name.
 
-    Reads at most MAX_FILE_BYTES + 1. Raises FileError when the file cannot be read.
+    Reads at most MAX_INPUT_BYTES + 1. Raises FileError when the file cannot be read.
     """
     # One byte over the limit shows that a file is too long.
     if str(path) == "-":
         if sys.stdin is None:
             raise FileError("standard input is closed")
-        return sys.stdin.buffer.read(MAX_FILE_BYTES + 1), "<stdin>"
+        return sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), "<stdin>"
     try:
         with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1), str(path)
+            return file.read(MAX_INPUT_BYTES + 1), str(path)
     except OSError as error:
         raise FileError(f"{path}: cannot read the file: {error.strerror}") from error
 

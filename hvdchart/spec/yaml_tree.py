@@ -19,7 +19,7 @@ from hvdchart.errors import SpecError
 
 # Limits of a file, which no real spec reaches: its size, its levels of maps and lists, and its
 # values after aliases are followed.
-MAX_FILE_BYTES = 128 * 1024
+MAX_INPUT_BYTES = 128 * 1024
 MAX_LEVELS = 40
 MAX_VALUES = 50_000
 _MAX_NUMBER_CHARACTERS = 40
@@ -112,8 +112,8 @@ def parse_documents(data: bytes, file: str) -> list[Node]:
 
 def _decode(data: bytes, file: str) -> str:
     """Return the text of a file, without a byte order mark. Raises SpecError if it is no text."""
-    if len(data) > MAX_FILE_BYTES:
-        raise _error(SourcePlace(file), "the file is too long", f"at most {MAX_FILE_BYTES} bytes")
+    if len(data) > MAX_INPUT_BYTES:
+        raise _error(SourcePlace(file), "the file is too long", f"at most {MAX_INPUT_BYTES} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         text = data.decode("utf-8")

@@ -12,7 +12,7 @@ from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of
 from hvdchart.run.state.run_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.workers import Workers, count_workers
-from hvdchart.script.options import RUN
+from hvdchart.script.options import RUN_COMMAND
 from hvdchart.script.wording import name_options
 
 _OF_TRAINING = ("master", "worker")
@@ -108,7 +108,7 @@ class NewestRun:
         if self.job is None:
             return False
         annotations = self.job["spec"]["template"].get("metadata", {}).get("annotations") or {}
-        return bool(annotations.get(COMMAND) == RUN)
+        return bool(annotations.get(COMMAND) == RUN_COMMAND)
 
     @property
     def rephrase(self) -> Callable[[str], str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvdchart.discover.nodes import read_nodes
-from hvdchart.discover.spec_text import MIXED, spec_text
+from hvdchart.discover.spec_text import MIXED_GROUPS_NOTE, spec_text
 from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI
@@ -109,7 +109,7 @@ def test_dgx_nodes_become_a_group(of_dgx: Discovered) -> None:
     assert " 63;" in text
     assert "80 GiB" in text
     assert "several NUMA nodes" in text
-    assert MIXED not in text
+    assert MIXED_GROUPS_NOTE not in text
 
 
 def test_label_that_is_on_other_nodes_too_does_not_select(of_dgx: Discovered) -> None:
@@ -148,7 +148,7 @@ def test_different_nodes_become_different_groups(of_many: Discovered) -> None:
     slices = groups["mig-1g-5gb"]
     assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
     assert "not used: nvidia.com/mig-2g.10gb\n" in text
-    assert f"# {MIXED}\n" in text
+    assert f"# {MIXED_GROUPS_NOTE}\n" in text
 
 
 def test_group_has_what_all_its_nodes_have(of_many: Discovered) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from hvdchart.cli.app import app
 from hvdchart.errors import FileError, SpecError
 from hvdchart.migrate.migration_text import report_text, values_text
-from hvdchart.spec.yaml_tree import MAX_FILE_BYTES
+from hvdchart.spec.yaml_tree import MAX_INPUT_BYTES
 from tests.support.migrations import FILES, FOLDER, PATHS, migrate_old, migrate_path
 
 WHOLE_FILES = YAML(typ="safe").load(Path(__file__).with_name("whole_files.yaml"))
@@ -111,7 +111,7 @@ def test_command_reads_standard_input_and_prints_values_and_report() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"for a in b: [c", b"a" * (MAX_FILE_BYTES + 1), b"a: \xff\xfe"], ids=len
+    "content", [b"for a in b: [c", b"a" * (MAX_INPUT_BYTES + 1), b"a: \xff\xfe"], ids=len
 )
 def test_refused_file_leaves_no_file_behind(tmp_path: Path, content: bytes) -> None:
     source = tmp_path / "in"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.yaml_tree import MAX_FILE_BYTES, MAX_LEVELS, parse_document
+from hvdchart.spec.yaml_tree import MAX_INPUT_BYTES, MAX_LEVELS, parse_document
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ DEEP = f"a: &a {'[' * 25}{']' * 25}\nb: {'[' * 20}*a{']' * 20}\n".encode()
         (b"x: [&a {b: *a}]\n", "a:1:5", "anchor"),
         (b"[" * (MAX_LEVELS + 1) + b"]" * (MAX_LEVELS + 1), "a:1:41", " 40 "),
         (b"a: " + b"[" * 2000, "a:1:43", " 40 "),
-        (b"#".ljust(MAX_FILE_BYTES + 1, b"x"), "a", " 131072 "),
+        (b"#".ljust(MAX_INPUT_BYTES + 1, b"x"), "a", " 131072 "),
     ],
 )
 def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) -> None:
@@ -101,7 +101,7 @@ def test_aliases_that_expand_to_too_much_are_refused(text: bytes, most: int) -> 
         b"\xef\xbb\xbf1",
         b"1" * 40,
         b"[" * MAX_LEVELS + b"]" * MAX_LEVELS,
-        b"#".ljust(MAX_FILE_BYTES - 2, b"x") + b"\n7",
+        b"#".ljust(MAX_INPUT_BYTES - 2, b"x") + b"\n7",
     ],
     ids=len,
 )

@@ -9,7 +9,7 @@ from hvdchart.run.follow.lines import readable_lines
 from hvdchart.run.follow.logs import LogLine
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.release import Release
-from hvdchart.script.options import RUN
+from hvdchart.script.options import RUN_COMMAND
 from tests.unit.hvdchart.objects import job
 
 EDGE = "-" * 74
@@ -104,6 +104,6 @@ def test_words_of_the_master_alone_are_replaced_and_a_gap_is_reported_once() -> 
     said: list[str] = []
     texts = ("[hvd] raise `worker.number`", "raise `worker.number`", NOTE, NOTE)
     lines = [LogLine("train-master-1", text) for text in texts]
-    worded = readable_lines(lines, made_by(RUN), said.append)
+    worded = readable_lines(lines, made_by(RUN_COMMAND), said.append)
     assert [line.text for line in worded] == ["[hvd] raise `--workers`", "raise `worker.number`"]
     assert len(said) == 1

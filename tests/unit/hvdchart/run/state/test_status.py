@@ -13,7 +13,7 @@ from hvdchart.run.state.release import Release
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
-from hvdchart.script.options import RUN
+from hvdchart.script.options import RUN_COMMAND
 from tests.unit.hvdchart.objects import (
     CREATING,
     DONE,
@@ -482,7 +482,7 @@ def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], exp
 
 def test_the_phase_of_a_script_names_the_options_of_its_command() -> None:
     run = job()
-    marks = {"annotations": {COMMAND: RUN}}
+    marks = {"annotations": {COMMAND: RUN_COMMAND}}
     run["spec"].setdefault("template", {}).setdefault("metadata", {}).update(marks)
     pulls = {"waiting": {"reason": "ErrImagePull", "message": "not there"}}
     phase = str(RunView(release(beside(state=pulls), jobs=[run])).phase)
