@@ -166,7 +166,9 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         ledger.drop(path, "the chart runs the launcher alone")
     if lines:
         # The value of a variable may be a secret.
-        named = [f"line {n} ({line.split()[0].partition('=')[0]})" for n, line in lines.items()]
+        named = [
+            f"line {number} ({line.split()[0].partition('=')[0]})" for number, line in lines.items()
+        ]
         ledger.add_check(
             f"lines beside the launcher's are dropped: {', '.join(named)}. If the ranks need it, "
             "do it in the image or with staging.command, set variables in worker.env, and in "

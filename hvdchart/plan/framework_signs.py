@@ -195,13 +195,15 @@ def _mpi_backends(tree: ast.Module) -> Iterator[int]:
     """Yield the lines that pass or assign the text of the backend mpi."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments):
-            for argument in ast.iter_child_nodes(node):
-                if not isinstance(argument, ast.Constant):
-                    continue
-                text = argument.value
-                # As in "cpu:mpi,cuda:nccl".
-                if isinstance(text, str) and "mpi" in text.lower().replace(":", ",").split(","):
-                    yield argument.lineno
+            constants = (
+                child for child in ast.iter_child_nodes(node) if isinstance(child, ast.Constant)
+            )
+            yield from (constant.lineno for constant in constants if _names_mpi(constant.value))
+
+
+def _names_mpi(value: object) -> bool:
+    """Return whether a value is a text that names the backend mpi, such as cpu:mpi,cuda:nccl."""
+    return isinstance(value, str) and "mpi" in value.lower().replace(":", ",").split(",")
 
 
 def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:

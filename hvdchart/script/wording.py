@@ -59,18 +59,18 @@ def option_of(key: str) -> str:
     return next((_OPTION_OF_KEY[path] for path in above if path in _OPTION_OF_KEY), "")
 
 
-def name_options(text: str, own: Collection[str] = ()) -> str:
+def name_options(text: str, typed: Collection[str] = ()) -> str:
     """Replace marked values and keys by options, in a text about a run of a script.
 
-    If adjacent names become the same option, it is named once. `own` are words with marks that the
-    user has written, such as in a path: they are no names.
+    If adjacent names become the same option, it is named once. `typed` are words with marks that
+    the user has written, such as in a path: they are no names.
     """
-    return _REPEATED.sub(r"\1", _sub(_MARKED_NAME, _option, text, own))
+    return _REPEATED.sub(r"\1", _sub(_MARKED_NAME, _option, text, typed))
 
 
-def name_arguments(text: str, own: Collection[str] = ()) -> str:
+def name_arguments(text: str, typed: Collection[str] = ()) -> str:
     """Replace marked options of the command in a text by arguments of `hvdchart.launch`."""
-    return _sub(_MARKED_OPTION, _argument, text, own)
+    return _sub(_MARKED_OPTION, _argument, text, typed)
 
 
 def marked_words(run: ScriptRun) -> frozenset[str]:
@@ -83,7 +83,7 @@ def marked_words(run: ScriptRun) -> frozenset[str]:
 
 def rephrase_for_run(error: SpecError, run: ScriptRun) -> SpecError:
     """Reword an error of the spec made by `run`: name the options that the user typed."""
-    own = marked_words(run)
+    typed = marked_words(run)
     errors = []
     for single in error.errors:
         if single.place.startswith("--set "):
@@ -99,22 +99,24 @@ def rephrase_for_run(error: SpecError, run: ScriptRun) -> SpecError:
         elif option:
             place = option
             path = ""
-        expected = name_options(single.expected, own)
-        errors.append(SpecError(place, path, name_options(single.problem, own), expected))
+        expected = name_options(single.expected, typed)
+        errors.append(SpecError(place, path, name_options(single.problem, typed), expected))
     return SpecError.join(errors)
 
 
 def rephrase_for_launch(error: SpecError, run: ScriptRun) -> SpecError:
     """Reword an error of the spec made by `hvdchart.launch`: name its arguments."""
-    own = marked_words(run)
+    typed = marked_words(run)
     errors = []
     for single in rephrase_for_run(error, run).errors:
         option, _, rest = single.place.partition(" ")
         place = single.place
         if option in _ARGUMENTS:
             place = f"{_ARGUMENTS[option].removesuffix('=')} {rest}".strip()
-        problem = name_arguments(single.problem, own)
-        errors.append(SpecError(place, single.path, problem, name_arguments(single.expected, own)))
+        problem = name_arguments(single.problem, typed)
+        errors.append(
+            SpecError(place, single.path, problem, name_arguments(single.expected, typed))
+        )
     return SpecError.join(errors)
 
 
@@ -122,10 +124,10 @@ def _sub(
     names: re.Pattern[str],
     replace: Callable[[re.Match[str]], str],
     text: str,
-    own: Collection[str],
+    typed: Collection[str],
 ) -> str:
     """Replace the names in a text, but not the words that are the user's own."""
-    return names.sub(lambda match: match[0] if match[0] in own else replace(match), text)
+    return names.sub(lambda match: match[0] if match[0] in typed else replace(match), text)
 
 
 def _option(match: re.Match[str]) -> str:

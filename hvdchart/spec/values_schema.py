@@ -39,16 +39,20 @@ def schema_at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[s
     """Return the schema at a path of the values; None when the chart has no such key."""
     node = resolve(schema, schema)
     for step in path:
-        if isinstance(step, int):
-            child = node.get("items", {})
-        else:
-            # An object without listed properties is a Kubernetes object: any key may follow.
-            child = node.get("additionalProperties", "properties" not in node)
-            for pattern, named in node.get("patternProperties", {}).items():
-                if re.search(pattern, step):
-                    child = named
-            child = node.get("properties", {}).get(step, child)
+        child = node.get("items", {}) if isinstance(step, int) else _schema_of_key(node, step)
         if child is False:
             return None
         node = resolve(schema, {} if child is True else child)
     return node
+
+
+def _schema_of_key(schema: Mapping[str, Any], key: str) -> Any:
+    """Return the schema of an object's key; True or False where any or no value is accepted."""
+    properties = schema.get("properties", {})
+    if key in properties:
+        return properties[key]
+    for pattern, named in schema.get("patternProperties", {}).items():
+        if re.search(pattern, key):
+            return named
+    # An object without listed properties is a Kubernetes object: any key may follow.
+    return schema.get("additionalProperties", "properties" not in schema)

@@ -207,19 +207,14 @@ class _Builder:
             raise _error(place, f"tag {node.tag}", "a value without a YAML tag")
         if is_map:
             return Node(place, self._mapping(node, inside), key_place=key_place)
-        return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
+        return Node(place, [self.build(child, inside) for child in node.value], "", key_place)
 
     def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
         pairs: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in node.value:
             if key.tag == _YAML_TAG + "merge":
-                for item in value.value if value.id == "sequence" else [value]:
-                    source = self.build(item, above)
-                    if not isinstance(source.value, dict):
-                        problem = f"got {source.shown}"
-                        raise SpecError(str(source.place), "<<", problem, "a map to merge")
-                    merged = {**merged, **source.value, **merged}
+                merged |= self._maps_to_merge(value, above, known=merged)
                 continue
             place = SourcePlace(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
             name = self._key(key, place)
@@ -227,6 +222,18 @@ class _Builder:
                 raise _error(place, f"key {name!r} is given twice in one map", "each key once")
             pairs[name] = self.build(value, above, place)
         return {**merged, **pairs}
+
+    def _maps_to_merge(
+        self, value: Any, above: tuple[int, ...], known: dict[str, Node]
+    ) -> dict[str, Node]:
+        """Return the pairs of one map or a list of maps, without `known` keys; the first wins."""
+        merged: dict[str, Node] = {}
+        for child in value.value if value.id == "sequence" else [value]:
+            source = self.build(child, above)
+            if not isinstance(source.value, dict):
+                raise SpecError(str(source.place), "<<", f"got {source.shown}", "a map to merge")
+            merged = {**source.value, **merged}
+        return {name: node for name, node in merged.items() if name not in known}
 
     @staticmethod
     def _key(key: Any, place: SourcePlace) -> str:

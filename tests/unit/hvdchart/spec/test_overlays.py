@@ -22,9 +22,8 @@ image: {repository: a, pullSecrets: []}
 
 
 def merged(*over: bytes) -> Any:
-    return merge_specs(
-        [parse_document(BASE, "base"), *(parse_document(o, f"over{i}") for i, o in enumerate(over))]
-    )
+    others = [parse_document(text, f"over{index}") for index, text in enumerate(over)]
+    return merge_specs([parse_document(BASE, "base"), *others])
 
 
 def test_maps_are_merged_and_null_deletes_a_key() -> None:
