@@ -70,7 +70,7 @@ def runs(draw: st.DrawFn) -> ScriptRun:
 
 def mounted(values: Any) -> dict[str, tuple[dict[str, Any], bool]]:
     """Return the volume at each path, and whether it is read-only."""
-    volumes = {each["name"]: each for each in values["volumes"]}
+    volumes = {volume["name"]: volume for volume in values["volumes"]}
     assert len(volumes) == len(values["volumes"])
     return {
         mount["mountPath"]: (volumes[mount["name"]], mount.get("readOnly", False))
@@ -83,7 +83,7 @@ def mounted(values: Any) -> dict[str, tuple[dict[str, Any], bool]]:
 def test_each_option_that_was_typed_is_in_the_values(run: ScriptRun) -> None:
     values = checked_values(plan_tree(make_script_tree(run, None)))
     worker = values["worker"]
-    env = {each["name"]: each.get("value") for each in worker["env"]}
+    env = {variable["name"]: variable.get("value") for variable in worker["env"]}
     for typed in run.env or ():
         name, _, value = typed.partition("=")
         assert env[name] == value
@@ -99,17 +99,19 @@ def test_each_option_that_was_typed_is_in_the_values(run: ScriptRun) -> None:
     for name, amount in (("cpu", run.cpu), ("memory", run.memory)):
         if amount:
             assert parse_quantity(str(asked[name])) == parse_quantity(amount)
-    variables = [each["secretRef"]["name"] for each in worker.get("envFrom", ())]
-    assert variables == [each for each in run.secrets or () if ":" not in each]
+    sources = [source["secretRef"]["name"] for source in worker.get("envFrom", ())]
+    assert sources == [secret for secret in run.secrets or () if ":" not in secret]
     at_path = mounted(values)
     for typed in run.secrets or ():
         name, colon, path = typed.partition(":")
         if colon:
             volume, is_read_only = at_path[path]
-            assert (volume["secret"]["secretName"], is_read_only) == (name, True)
+            assert volume["secret"]["secretName"] == name
+            assert is_read_only
     for typed in run.volumes or ():
         name, _, rest = typed.partition("=")
         source, _, path = rest.removesuffix(":ro").rpartition(":")
         volume, is_read_only = at_path[path]
-        assert (volume["name"], is_read_only) == (name, rest.endswith(":ro"))
+        assert volume["name"] == name
+        assert is_read_only == rest.endswith(":ro")
         assert KEYS[source.partition(":")[0]] in volume
