@@ -16,17 +16,18 @@ from typing import Any
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvdchart.errors import SpecError
 from hvdchart.migrate.carry_over import carry_over_line, carry_over_size, list_exports
+from hvdchart.migrate.hide_values import hide_values
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, workers_and_slots
 from hvdchart.migrate.lines import LAUNCHERS, parse_line
 from hvdchart.migrate.pods import RUN_AS_ROOT
 from hvdchart.migrate.shell_words import split_line
-from hvdchart.migrate.slurm import PREFIX, header_lines, read_sbatch_line, sbatch_lines
+from hvdchart.migrate.slurm import SBATCH, header_lines, read_sbatch_line, sbatch_lines
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_INPUT_BYTES, Node, SourcePlace, shorten
 
-EXPECTED_LINE = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
+_EXPECTED_LINE = f"one line that begins with {', '.join(LAUNCHERS[:-1])} or {LAUNCHERS[-1]}"
 # Also other launchers, so that none of their lines is dropped.
 _PROGRAMS = "|".join(map(re.escape, LAUNCHER_OPTIONS["programs"]))
 _LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{_PROGRAMS})(?!\S)"
@@ -41,23 +42,6 @@ _BEFORE = r"(?:(?:\w+=(?:\"[^\"]*\"|'[^']*'|[^\s;&|\"'])*|command|env|exec|nohup
 _LATER_LAUNCH = re.compile(rf"(?:^|[;&|(!])\s*{_BEFORE}{_LAUNCHER}")
 # Lines for PBS, LSF, Grid Engine, Fujitsu's and IBM's batch systems.
 _OTHER_BATCH = re.compile(r"^#(?:PBS|BSUB|\$|PJM|@)[ \t].*", re.M)
-# Parts of a word that may have spaces. One that is not closed goes on to the end of the line.
-_ESCAPED = r"\\.?"
-_SUBSTITUTION = r"\$\((?:[^()]|\([^()]*\))*\)?|`[^`]*`?|\$\{[^}]*\}?"
-_SPACED = "|".join(
-    (
-        _ESCAPED,
-        _SUBSTITUTION,
-        rf"\$'(?:{_ESCAPED}|[^'\\])*'?",
-        r"'[^']*'?",
-        rf"\"(?:{_ESCAPED}|{_SUBSTITUTION}|[^\"\\])*\"?",
-        # An array.
-        r"(?<==)\([^)]*\)?",
-    )
-)
-_WORD = re.compile(rf"(?:{_SPACED}|[^\s;&|()])+", re.DOTALL)
-_ITEM = re.compile(rf"(?:{_SPACED}|[^\s,])+", re.DOTALL)
-_ASSIGNED = re.compile(r"(?<![-\w])(\w+\+?=).+", re.DOTALL)
 # A command, which may go on after a backslash at the end of a line.
 _COMMAND_LINES = re.compile(r"^[ \t]*([^\s#](?:.*\\\n)*.*)", re.M)
 
@@ -95,9 +79,9 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
         problem = f"a second line that starts a training, after line {first}"
         raise ledger.error((f"line {second}",), problem, "one such line")
     if not launches:
-        begin = shorten(_hide(next(iter(commands.values()), "nothing")))
+        begin = shorten(hide_values(next(iter(commands.values()), "nothing")))
         problem = f"no line begins with a launcher; the file begins with {begin}"
-        raise SpecError(file, "", problem, EXPECTED_LINE)
+        raise SpecError(file, "", problem, _EXPECTED_LINE)
     for number, line in launches.items():
         _carry_over(ledger, (f"line {number}",), line, size)
     ledger.close()
@@ -129,7 +113,7 @@ def _read_header(ledger: Ledger, header: Mapping[int, str]) -> LineSize:
             raise ledger.error((f"line {number}",), str(error), expected) from None
         ledger.drop((f"line {number}",), "a line for Slurm")
     if header:
-        shown = [_hide(line.removeprefix(PREFIX).strip()) for line in header.values()]
+        shown = [hide_values(line.removeprefix(SBATCH).strip()) for line in header.values()]
         ledger.add_check(
             f"the lines for Slurm are dropped ({', '.join(shown)}): worker.number, worker.slots "
             "and worker.resources say what a run gets"
@@ -156,13 +140,13 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         if beginning := _COMPOUND.match(line) or re.search("<<", line):
             problem = f"{beginning[0]} begins more than a simple command"
         elif _LATER_LAUNCH.search(line):
-            problem = f"a launcher follows another command: {shorten(_hide(line))}"
+            problem = f"a launcher follows another command: {shorten(hide_values(line))}"
         try:
             shlex.split(line, comments=True)
         except ValueError:
             problem = problem or "a quote is not closed in this line"
         if problem:
-            raise ledger.error(path, problem, f"a script without it, with {EXPECTED_LINE}")
+            raise ledger.error(path, problem, f"a script without it, with {_EXPECTED_LINE}")
         ledger.drop(path, "the chart runs the launcher alone")
     if lines:
         # The value of a variable may be a secret.
@@ -176,21 +160,6 @@ def _drop_lines(ledger: Ledger, lines: Mapping[int, str]) -> None:
         )
 
 
-def _hide(line: str) -> str:
-    """Return a line without the values of variables, which may be secrets."""
-    return _WORD.sub(lambda word: _hide_in_word(word[0]), line)
-
-
-def _hide_in_word(word: str) -> str:
-    """Return a word of a shell without what follows the name of a variable.
-
-    An option may have a list of variables, as --export of Slurm.
-    """
-    if word.startswith("-"):
-        return _ITEM.sub(lambda item: _ASSIGNED.sub(r"\1...", item[0]), word)
-    return _ASSIGNED.sub(r"\1...", word)
-
-
 def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> None:
     """Convert the launcher's line to the chart's values."""
     # Recorded first: the next steps add an entry for each of its parts.
@@ -201,7 +170,7 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
         line.size = line_size.fill_from_slurm(header)
         number, slots, check = workers_and_slots(line.size)
     except NotUnderstoodError as error:
-        raise ledger.error(path, str(error), error.expected or EXPECTED_LINE) from None
+        raise ledger.error(path, str(error), error.expected or _EXPECTED_LINE) from None
     if line.size.per_host != line_size.per_host:
         line.checks.append(
             f"nodes and tasks of Slurm give a worker {pluralize(line.size.per_host or 1, 'slot')} "

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
 
-PREFIX = "#SBATCH"
+SBATCH = "#SBATCH"
 # The fields of LineSize that options set.
 _FIELDS = {
     "-N": "nodes",
@@ -31,7 +31,7 @@ def header_lines(text: str) -> dict[int, str]:
 def sbatch_lines(lines: Iterable[str]) -> dict[int, str]:
     """Return the `#SBATCH` lines by their numbers from 1 on."""
     numbered = enumerate(lines, 1)
-    return {number: line for number, line in numbered if line.startswith(PREFIX)}
+    return {number: line for number, line in numbered if line.startswith(SBATCH)}
 
 
 def read_sbatch_line(line: str, size: LineSize) -> LineSize:
@@ -40,7 +40,7 @@ def read_sbatch_line(line: str, size: LineSize) -> LineSize:
     Raises NotUnderstoodError for a value that is missing or no number, such as the range 2-4.
     """
     # Text after # in such a line is a comment.
-    options = re.split(r"\s#", line.removeprefix(PREFIX), maxsplit=1)[0]
+    options = re.split(r"\s#", line.removeprefix(SBATCH), maxsplit=1)[0]
     try:
         words = iter(shlex.split(options))
     except ValueError as error:
