@@ -16,7 +16,7 @@ def migrate(
         typer.Argument(
             metavar="FILE",
             help="Values of the old chart, an MPIJob, PyTorchJob, TrainJob or a script with one "
-            "launcher's line (mpirun, horovodrun or torchrun); - reads standard input.",
+            "launcher's line (mpirun, srun, horovodrun or torchrun); - reads standard input.",
         ),
     ],
     output: Output = None,

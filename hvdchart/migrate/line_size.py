@@ -75,6 +75,11 @@ class LineSize:
             raise NotUnderstoodError(problem, "one of them")
         return replace(self, **{field: value})
 
+    def replace_with(self, line: LineSize) -> LineSize:
+        """Return the size of a header with what a line of srun gives in its place."""
+        given = {name: value for name, value in vars(line).items() if value is not None}
+        return replace(self, **given)
+
     def fill_from_slurm(self, header: LineSize) -> LineSize:
         """Return the size of a launcher's line; fill missing values from a header of Slurm.
 

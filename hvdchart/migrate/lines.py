@@ -16,12 +16,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
+from hvdchart.migrate.hide_values import hide_values
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
 from hvdchart.migrate.shell_words import as_written, refuse_unknown, unwrap_shell
 from hvdchart.spec import horovodrun
 from hvdchart.spec.horovodrun import (
     HorovodrunError,
     LauncherOption,
+    UnknownOptionError,
     horovodrun_options,
     take_option,
 )
@@ -29,7 +31,8 @@ from hvdchart.spec.launchers import nested_launcher
 
 # The launchers that an MPIJob or the old chart may have started.
 MPI_LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
-LAUNCHERS = (*MPI_LAUNCHERS, "torchrun")
+SRUN = "srun"
+LAUNCHERS = (*MPI_LAUNCHERS, SRUN, "torchrun")
 WORKER_MINIMUM = "worker.minimum"
 _LAUNCH_OPTIONS = "launch.options"
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
@@ -37,6 +40,9 @@ _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").
 _IN_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _TORCH_RUN = "torch.distributed.run"
+# Programs that run a command in an image of their own.
+_CONTAINERS = ("apptainer", "docker", "enroot", "podman", "shifter", "singularity")
+_LONG_OPTION = re.compile(r"--[\w-]+=")
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 
 
@@ -173,9 +179,25 @@ def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
     try:
         option = take_option(words, 0, _options(line.launcher), line.launcher)
         _add_option(option, line)
+    except UnknownOptionError as error:
+        if line.launcher == SRUN:
+            return _drop_slurm_option(words[0], line)
+        raise NotUnderstoodError(as_written(error.problem), error.instead) from None
     except HorovodrunError as error:
         raise NotUnderstoodError(as_written(error.problem), error.instead) from None
     return len(option.words)
+
+
+def _drop_slurm_option(word: str, line: LauncherLine) -> int:
+    """Drop an option for Slurm itself; return its number of words. Raises NotUnderstoodError.
+
+    Only an option with its value in the same word is surely followed by another option.
+    """
+    if not _LONG_OPTION.match(word):
+        problem = f"{as_written(word)} of srun is not an option that migrate knows"
+        raise NotUnderstoodError(problem, "the line without it, or --name=VALUE")
+    line.parts.append(LinePart(hide_values(word), "", "an option for Slurm"))
+    return 1
 
 
 def _size_with(size: LineSize, option: LauncherOption, value: str) -> LineSize:
@@ -199,7 +221,7 @@ def _add_option(option: LauncherOption, line: LauncherLine) -> None:
     line.size = _size_with(line.size, option, value)
     if option.name.lstrip("-") == "mpi":
         line.mode = "mpirun"
-    if "check" in entry:
+    if "check" in entry and entry.get("ifHas", "") in value:
         line.checks.append(entry["check"].format(value))
     if export := _export_of(option, value):
         _add_export(line, export)
@@ -224,7 +246,7 @@ def _export_of(option: LauncherOption, value: str) -> Export | None:
 def _part_of(option: LauncherOption, value: str, launcher: str) -> LinePart:
     """Return what becomes of an option without a variable. Raises NotUnderstoodError."""
     entry = option.entry
-    text = as_written(str(option))
+    text = option.name if "secret" in entry else as_written(str(option))
     if option.name.endswith("mca"):
         reason = _TABLES["mca"].get(value, "")
     else:
@@ -273,6 +295,10 @@ def _finish(line: LauncherLine, nodes: int, per_node: int) -> None:
     """Add what follows from all of a line. Raises NotUnderstoodError."""
     if ":" in line.command and line.launcher in MPI_LAUNCHERS:
         raise NotUnderstoodError("the line starts several programs, separated by a colon")
+    program = PurePosixPath(line.command[0]).name
+    if program in _CONTAINERS:
+        problem = f"{line.launcher} starts {program}, which runs the command in another image"
+        raise NotUnderstoodError(problem, "the command itself, and its image in image.repository")
     if nested := nested_launcher(line.command):
         program = nested[0]
         alone = f"the line of {program} alone, with all nodes and ranks"

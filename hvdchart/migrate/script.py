@@ -19,7 +19,7 @@ from hvdchart.migrate.carry_over import carry_over_line, carry_over_size, list_e
 from hvdchart.migrate.hide_values import hide_values
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, workers_and_slots
-from hvdchart.migrate.lines import LAUNCHERS, parse_line
+from hvdchart.migrate.lines import LAUNCHERS, SRUN, parse_line
 from hvdchart.migrate.pods import RUN_AS_ROOT
 from hvdchart.migrate.shell_words import split_line
 from hvdchart.migrate.slurm import SBATCH, header_lines, read_sbatch_line, sbatch_lines
@@ -166,6 +166,9 @@ def _carry_over(ledger: Ledger, path: KeyPath, text: str, header: LineSize) -> N
     ledger.change(path, ("master", "args"), "each part has a line of its own")
     try:
         line = parse_line(split_line(text, header.slurm_variables))
+        if line.launcher == SRUN:
+            header = header.replace_with(line.size)
+            line.size = LineSize()
         line_size = line.size
         line.size = line_size.fill_from_slurm(header)
         number, slots, check = workers_and_slots(line.size)

@@ -21,6 +21,8 @@ from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 
 NAME = "horovodrun"
+# The launchers for which -p22 is -p 22. In Open MPI, -xterm is an option.
+_GLUED = (NAME, "srun")
 _OPTIONS_FILE = Path(__file__).with_name("horovodrun.json")
 _AT: KeyPath = ("train", "command")
 
@@ -79,8 +81,7 @@ def take_option(
 
     Raises UnknownOptionError, and HorovodrunError for a wrong number of values.
 
-    `options` are those of another program, by name. Only for horovodrun, -p22 is -p 22: in Open
-    MPI, -xterm is an option.
+    `options` are those of another program, by name.
     """
     table = horovodrun_options() if options is None else options
     word = words[index]
@@ -88,7 +89,7 @@ def take_option(
     has_value = bool(equals)
     entry = table.get(option_name(word), {})
     by_letter = table.get(word[1:2], {})
-    if not entry and program == NAME and word[:2] != "--" and by_letter.get("arguments") == 1:
+    if not entry and program in _GLUED and word[:2] != "--" and by_letter.get("arguments") == 1:
         entry = by_letter
         name = word[:2]
         has_value = True
