@@ -109,9 +109,9 @@ _README_TEXT = """\
 
     hvdchart doctor run.spec.yaml                 # is anything missing?
     hvdchart deploy .                             # train, and follow
-    hvdchart dev .                                # train again at each save
     hvdchart status {name}                        # state, step, and what to do
-    hvdchart undeploy {name}
+    hvdchart undeploy {name}                      # remove the run
+    hvdchart dev .                                # instead of deploy: train again at each save
 
 The master copies the files of this folder to the pods, except those that `.hvdignore` names. The
 image `{image}` must have what the script needs: {needs}.{more}
