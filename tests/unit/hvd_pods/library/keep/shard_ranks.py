@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import kept_state, ranks
+from hvd_pods.library.keep import kept_state, ranks, sharded_state
 from tests.support.fakes.faults import TIMEOUT
 
 
@@ -153,7 +153,7 @@ class Cluster:
         channel = Channel(len(self.places), deaths or {})
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HVD_FENCE", str(self.attempts))
-            patch.setattr(kept_state, "find_sharded_ranks", lambda: self.here.ranks)
+            patch.setattr(sharded_state, "find_sharded_ranks", lambda: self.here.ranks)
             states = [self._state(rank, patch, **given) for rank in range(len(self.places))]
 
             def run(rank: int) -> None:

@@ -68,10 +68,10 @@ class Agreement(NamedTuple):
 
     root: the first rank that has it. lacking: the ranks to which it is sent. sends: which rank
     sends which other rank its own state, if that is on another worker. ranks_without_own: ranks
-    whose script has a state of its own, of which no rank has that step. newest, lost_shards: if
-    shards of a newer step are lost, that step and their ranks. removed_ranks: ranks that have a
-    state of their own and no longer exist. shard_holders: if another number of ranks has made the
-    step, who can read each shard, by rank.
+    whose script has a state of its own, though no shard, of which no rank has that step. newest,
+    lost_shards: if shards of a newer step are lost, that step and their ranks. removed_ranks: ranks
+    that have a state of their own and no longer exist. shard_holders: if another number of ranks
+    has made the step, who can read each shard, by rank.
     """
 
     key: StepKey
@@ -136,7 +136,8 @@ def agree_on_step(reports: Sequence[RestoreReport]) -> Agreement:
     holders_by_size = _find_holders_by_size(reports)
     all_keys = {key for keys in steps for key in keys}
     shard_holders: list[int] = []
-    if any(report.is_sharded for report in reports):
+    is_sharded = any(report.is_sharded for report in reports)
+    if is_sharded:
         key, shard_holders = _choose_sharded_step(steps, holders, holders_by_size, process_key)
         root = _find_first_rank_with(key, steps)
         all_keys.update(key for holder_of in holders for key in holder_of)
@@ -156,10 +157,14 @@ def agree_on_step(reports: Sequence[RestoreReport]) -> Agreement:
         ranks_without_own=[
             rank
             for rank, report in enumerate(reports)
-            if report.has_own and key not in holders[rank]
+            if report.has_own and not is_sharded and key not in holders[rank]
         ],
         newest=newest,
-        lost_shards=_find_lost_shards(newest, holders, holders_by_size),
+        lost_shards=(
+            _find_lost_shards(newest, holders, holders_by_size)
+            if is_sharded and newest > key
+            else []
+        ),
         removed_ranks=_find_removed_ranks(key, reports),
         shard_holders=shard_holders,
     )

@@ -14,31 +14,21 @@ from .agreement import (
     ReadableStates,
     RestoreReport,
     agree_on_readable_step,
-    send_own_states,
     send_shared_state,
 )
 from .cached_state_dict import Reader, find_reader
-from .checkpoint import OTHER, Checkpoint
 from .completion import completion_thread
-from .double_buffer import DoubleBuffer
-from .jax_arrays import find_jax, names_axis
 from .log import log
 from .packed_content import PackedContent
-from .packed_state import (
-    CHECKPOINT,
-    FIXED_SIZE,
-    KeptValues,
-    PackedState,
-    StepKey,
-    find_launch,
-    pack,
-)
-from .parts import build_optimizer, check, find_difference, is_callback, read_part, write_part
-from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
+from .packed_state import KeptValues, PackedState, StepKey, find_launch
+from .parts import build_optimizer, check, is_callback, read_part, write_part
+from .ranks import Ranks
+from .restore_log import log_restored
 from .shard_copies import find_failure_domain
-from .shard_parts import divide, find_sharded, leaves, write_shard
-from .sharded_state import ShardedState, find_forms, read_shards
-from .worker import WorkerMemory
+from .shard_parts import find_sharded, write_shard
+from .sharded_state import ShardedState
+from .state_kind import Parts, StateKind
+from .whole_state import WholeState
 
 
 class State:
@@ -75,12 +65,12 @@ class State:
         self.own = own
         self.is_restored = False
         self._check_part_names(parts)
-        self._parts = list(parts)
+        self._part_names = list(parts)
         self.__dict__.update(parts)
         for part_name, part in parts.items():
             check(part_name, part)
             build_optimizer(part_name, part, parts.values())
-        self._sharded = [part_name for part_name, part in parts.items() if find_sharded(part)]
+        self._sharded_names = [part_name for part_name, part in parts.items() if find_sharded(part)]
         # What reads models and optimizers of PyTorch again.
         self._readers: dict[str, Reader] = {}
         # What callbacks of Keras have learned, which the beginning of a fit() resets.
@@ -90,16 +80,11 @@ class State:
         # The launch that has made the step.
         self._launch = find_launch()
         self._run = os.environ.get("HVD_RUN_ID", "")
-        self._memory = WorkerMemory(name, self._run)
         output = output or os.environ.get("OUTPUT_PATH")
-        folder = Path(output) if output else None
-        self._checkpoint: Checkpoint | None = None
-        if folder:
-            self._checkpoint = Checkpoint((folder / f"keep-{name}.state").absolute(), minutes)
-        # What is done otherwise where each rank has a shard; None where nothing is sharded.
-        self._shards: ShardedState | None = None
-        if self._sharded:
-            self._shards = ShardedState(name, folder, minutes, self._run, self._memory)
+        make_kind = ShardedState if self._sharded_names else WholeState
+        self._kind: StateKind = make_kind(
+            name, Path(output) if output else None, minutes, self._run
+        )
         states[name] = self
 
     def _check_part_names(self, names: Iterable[str]) -> None:
@@ -125,17 +110,7 @@ class State:
         self._series += bool(is_anew)
         self.step = step
         self._launch = launch
-        ranks = self._find_ranks()
-        if self._shards is not None:
-            self._shards.commit(ranks, self._read)
-            return
-        state = self._read()
-        try:
-            self._memory.keep(ranks, state)
-        except OSError as problem:
-            self._memory.give_up(problem, PackedContent(state.values).size)
-        if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
-            self._checkpoint.write_beside(pack(state.key, state.values))
+        self._kind.commit(self._kind.find_ranks(), self._read)
 
     def wait(self) -> None:
         """Wait until the last commit is complete, with its copies and its checkpoint.
@@ -144,10 +119,7 @@ class State:
         other.
         """
         completion_thread.wait()
-        if self._shards is not None:
-            self._shards.wait()
-        elif self._checkpoint is not None:
-            self._checkpoint.wait()
+        self._kind.wait()
 
     def save(self) -> None:
         """Write a checkpoint on rank 0 now, as at the end of a training.
@@ -157,12 +129,7 @@ class State:
         RuntimeError if the ranks are unknown.
         """
         completion_thread.wait()
-        ranks = self._find_ranks()
-        if self._shards is not None:
-            self._shards.save(ranks, self._read)
-        elif ranks.rank == 0 and self._checkpoint:
-            state = self._read()
-            self._checkpoint.write(pack(state.key, state.values))
+        self._kind.save(self._kind.find_ranks(), self._read)
 
     def restore(self) -> int:
         """Restore the newest state on all ranks, and return its step; each rank must call this.
@@ -172,10 +139,9 @@ class State:
         newer state. Raises TypeError for a value that cannot be kept, and RuntimeError if the ranks
         are unknown.
         """
-        ranks = self._find_ranks()
-        if self._shards is not None:
-            self._shards.wait()
-        states = self._look(ranks)
+        ranks = self._kind.find_ranks()
+        # Parts are looked up each time: what is restored may replace them, and must free memory.
+        states = self._kind.find_readable_states(ranks, self._parts)
         if states.problem:
             log(states.problem)
         reports, agreed = agree_on_readable_step(ranks, states, lambda: self._report(ranks, states))
@@ -185,52 +151,43 @@ class State:
             state = self._read()
             PackedContent([state.values, state.own])
         packed = send_shared_state(ranks, agreed, states.shared, lambda: self._read().values)
-        own_state = self._receive_own(ranks, agreed, states)
+        own_state = self._kind.receive_own_state(ranks, agreed, states, self._parts)
         if packed is not None:
             self._apply(packed)
         if own_state is not None:
             self._apply_own(own_state)
         if ranks.rank == agreed.root:
-            others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
-            self._log_restored(agreed, packed, others)
-        self._continue_from(key, is_divided=bool(agreed.shard_holders))
-        if ranks.local_rank == 0:
-            self._memory.use_buffer("shared", lambda buffer: buffer.keep(key))
-        self._memory.use_buffer(f"rank-{ranks.rank}", lambda buffer: buffer.keep(key))
-        if self._shards is not None:
-            self._shards.copy_again(ranks, reports, key, None if own_state is None else self._read)
+            unused_checkpoints = self._kind.name_unused_checkpoints(ranks.size)
+            log_restored(
+                agreed,
+                packed,
+                is_restored=self.is_restored,
+                unused_checkpoints=unused_checkpoints,
+            )
+        self._continue_from(agreed)
+        self._kind.end_restore(ranks, reports, key, None if own_state is None else self._read)
         return self.step
 
-    def _receive_own(
-        self, ranks: Ranks, agreed: Agreement, states: ReadableStates
-    ) -> dict[str, Any] | None:
-        """Return this rank's own state of the step that all continue from; None without one."""
-        if agreed.shard_holders:
-            return divide(
-                ranks, agreed.key, agreed.shard_holders, states.of_other_sizes, self._parts_sharded
-            )
-        packed = send_own_states(ranks, agreed, states)
-        return None if packed is None else packed.value
-
-    def _continue_from(self, key: StepKey, *, is_divided: bool) -> None:
+    def _continue_from(self, agreed: Agreement) -> None:
         """Count steps from a restored one."""
+        key = agreed.key
         self.step = key.step
-        # Where a process restores once more, or shards are divided, its steps are counted anew.
-        is_anew = is_divided or bool(self._sharded and self.is_restored)
+        is_anew = self._kind.is_counted_anew(agreed, is_restored=self.is_restored)
         self._series = max(key.series, 0) + int(is_anew)
-        self._launch = find_launch() if key.series < 0 or is_divided else key.launch
+        is_of_this_launch = key.series < 0 or bool(agreed.shard_holders)
+        self._launch = find_launch() if is_of_this_launch else key.launch
         self.is_restored = True
 
     def _report(self, ranks: Ranks, states: ReadableStates) -> RestoreReport:
         """Return what this rank has found, for the other ranks."""
         process = self._key if self.is_restored else StepKey(-1, self.step)
         return RestoreReport(
-            find_failure_domain(self._memory.folder),
+            find_failure_domain(self._kind.memory_folder),
             [*states.shared],
             [*states.own],
             {rank: [*packed_states] for rank, packed_states in states.own_of_others.items()},
             has_own=self._has_own(),
-            is_sharded=bool(self._sharded),
+            is_sharded=self._kind.is_sharded,
             process=process if ranks.rank == 0 else None,
             problem=states.problem,
             checkpoints=states.checkpoints,
@@ -256,44 +213,31 @@ class State:
     def _key(self) -> StepKey:
         return StepKey(self._series, self.step, self._launch)
 
-    def _find_ranks(self) -> Ranks:
-        return find_sharded_ranks() if self._sharded else find_ranks()
-
     def _read(self) -> KeptValues:
         """Return the current state of this rank, as it is kept."""
+        parts = self._parts
         seeds: list[Any] = []
-        parts = {
-            name: self._read_part(name, part, seeds) for name, part in self._parts_alike.items()
-        }
+        alike = {name: self._read_part(name, part, seeds) for name, part in parts.alike.items()}
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
-        fixed_size = ""
-        if self._sharded:
-            ranks = self._find_ranks()
-            own.update(read_shards(ranks, self._parts_sharded, self._run))
-            if not all(whole for whole, _ in own["forms"].values()):
-                fixed_size = str(ranks.size)
-        elif self._is_divided_alone():
-            fixed_size = "1"
-        # What ranks have alike is no state without their shards, which other workers have.
-        is_whole = self._checkpoint is not None and not self._sharded
+        shards = self._kind.read_shards(parts)
+        own.update(shards)
         values = {
-            "parts": parts,
+            "parts": alike,
             "steps of epoch": self._steps_of_epoch,
             "run": self._run,
-            CHECKPOINT: str(self._checkpoint.path) if self._checkpoint and is_whole else "",
-            FIXED_SIZE: fixed_size,
+            **self._kind.make_notes(parts, shards),
         }
-        has_own = self._sharded or seeds or self.own is not None
+        has_own = shards or seeds or self.own is not None
         return KeptValues(self._key, values, own if has_own else {})
 
     def _has_own(self) -> bool:
         """Return whether this script has a state of its own on each rank."""
-        return bool(self._sharded or self.own is not None or self._find_seeds())
+        return bool(self._kind.is_sharded or self.own is not None or self._find_seeds())
 
     def _find_seeds(self) -> list[Any]:
         """Return the variables with random numbers, without reading models of PyTorch."""
         seeds: list[Any] = []
-        for part in self._parts_alike.values():
+        for part in self._parts.alike.values():
             if not hasattr(part, "state_dict"):
                 read_part(part, seeds)
         return seeds
@@ -307,95 +251,14 @@ class State:
             self._readers[name] = reader
         return reader.read()
 
-    def _is_divided_alone(self) -> bool:
-        """Return whether this process is the only one of JAX, and divides arrays over its devices.
-
-        With more processes, each would have a part of these arrays, and the state would be of no
-        use.
-        """
-        if find_jax() is None:
-            return False
-        ranks = find_ranks()
-        is_alone = isinstance(ranks, JaxRanks) and ranks.size == 1
-        return is_alone and any(map(names_axis, leaves([*self._parts_alike.values()])))
-
-    def _look(self, ranks: Ranks) -> ReadableStates:
-        """Return what this rank can read, in memory and, on rank 0, in the checkpoint.
-
-        Of a sharded state, each rank reads its checkpoints. States that other scripts have packed
-        are logged.
-        """
-        self._memory.remove_other_runs()
-        shared = {}
-        for packed in self._memory.use_buffer("shared", DoubleBuffer.packed_states):
-            if difference := self._find_difference(packed):
-                log(difference)
-            else:
-                shared[packed.key] = packed
-        own = {
-            packed.key: packed
-            for packed in self._memory.use_buffer(f"rank-{ranks.rank}", DoubleBuffer.packed_states)
-        }
-        others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
-        if self._shards is not None:
-            forms = find_forms(self._parts_sharded)
-            in_memory = ReadableStates(shared, own, others, "")
-            return self._shards.look(ranks, in_memory, forms, self._find_difference)
-        problem = ""
-        if ranks.rank == 0 and self._checkpoint:
-            checkpoint, problem = self._checkpoint.read(self._run, self._find_difference)
-            if checkpoint is not None:
-                shared.setdefault(checkpoint.key, checkpoint)
-        return ReadableStates(shared, own, others, problem)
-
     @property
-    def _parts_alike(self) -> dict[str, Any]:
-        """The parts that all ranks share."""
-        return {name: getattr(self, name) for name in self._parts if name not in self._sharded}
-
-    @property
-    def _parts_sharded(self) -> dict[str, Any]:
-        """The parts of which each rank has a shard."""
-        return {name: getattr(self, name) for name in self._sharded}
-
-    def _find_difference(self, packed: PackedState) -> str:
-        return find_difference(packed, self._parts_alike)
-
-    def _log_restored(
-        self, agreed: Agreement, packed: PackedState | None, others: list[str]
-    ) -> None:
-        """Log on one rank what all continue from: a packed state, or that of the process."""
-        step = agreed.key.step
-        attempt = os.environ.get("HVD_ATTEMPT", "")
-        if self._sharded and agreed.lost_shards and agreed.newest > agreed.key:
-            log(
-                f"step {agreed.newest.step} is not complete: no worker has the shards of ranks "
-                f"{agreed.lost_shards}"
-            )
-        if packed is not None:
-            notes = f", sent to {agreed.lacking}" if agreed.lacking else ""
-            if agreed.key.series < 0:
-                notes += f"; another run has left it: to begin anew, {OTHER}"
-            if agreed.shard_holders:
-                notes += f"; shards of {len(agreed.shard_holders)} ranks are divided anew"
-            log(f"continues after step {step}, found in {packed.place}{notes}")
-            if agreed.ranks_without_own and not self._sharded:
-                log(
-                    f"ranks {agreed.ranks_without_own} have no random numbers and the like of "
-                    f"their own for step {step}: they go on with those that the script has made"
-                )
-            if agreed.removed_ranks:
-                removed = agreed.removed_ranks
-                log(f"ranks {removed} are no more: what they had of their own is not used")
-        elif others:
-            log(f"begins at step {step}: {others} are of another number of ranks, and are not used")
-        elif self.is_restored:
-            log("no memory has what was committed: continues with the state of this process")
-        elif attempt not in ("", "0", "1"):
-            log(
-                f"no worker's memory and no checkpoint has a state of this run: attempt {attempt} "
-                f"begins at step {step}"
-            )
+    def _parts(self) -> Parts:
+        """The parts as they are now."""
+        alike = [name for name in self._part_names if name not in self._sharded_names]
+        return Parts(
+            {name: getattr(self, name) for name in alike},
+            {name: getattr(self, name) for name in self._sharded_names},
+        )
 
     def _apply(self, packed: PackedState) -> None:
         """Restore all parts from a packed state."""
@@ -438,7 +301,8 @@ class State:
             self.own = write_part(self.own, state["own"])
             for variable, number in zip(self._find_seeds(), state["seeds"]):
                 variable.assign(number)
-        for name in self._sharded:
+        for name in self._sharded_names:
+            # One after the other, so that memory has only one of them twice.
             setattr(self, name, write_shard(getattr(self, name), state["shards"][name]))
 
 

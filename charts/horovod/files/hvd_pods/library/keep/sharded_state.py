@@ -5,37 +5,51 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from .agreement import ReadableStates, RestoreReport, choose_checkpoint_to_replace
+from .agreement import (
+    Agreement,
+    ReadableStates,
+    RestoreReport,
+    choose_checkpoint_to_replace,
+    send_own_states,
+)
 from .checkpoint import Checkpoint, ShardCheckpoints
 from .double_buffer import DoubleBuffer
 from .log import log
 from .packed_content import PackedContent
 from .packed_state import KeptValues, PackedState, ShardPlace, StepKey, pack
-from .ranks import Ranks
+from .ranks import Ranks, find_sharded_ranks
 from .shard_copies import CommitOutcome, Copies
-from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
-from .worker import WorkerMemory
+from .shard_parts import (
+    divide,
+    find_division,
+    find_shard_difference,
+    form_of_shard,
+    read_shard,
+)
+from .state_kind import Parts, StateKind
 
 
-class ShardedState:
+class ShardedState(StateKind):
     """Keeps the shard of this rank: in the memory of two workers, and in checkpoints of its own.
 
-    All ranks must call its methods. `read_state` returns the state of this rank at a step. The
-    methods that need a restore() before them raise RuntimeError without one.
+    The methods that need a restore() before them raise RuntimeError without one.
     """
 
-    def __init__(
-        self, name: str, folder: Path | None, minutes: float, run: str, memory: WorkerMemory
-    ) -> None:
-        self._name = name
-        self._folder = folder
-        self._minutes = minutes
-        self._run = run
-        self._memory = memory
+    is_sharded = True
+
+    def __init__(self, name: str, folder: Path | None, minutes: float, run: str) -> None:
+        super().__init__(name, folder, minutes, run)
         self._copies: Copies | None = None
         self._checkpoints: ShardCheckpoints | None = None
         # What came in the way of keeping a shard in memory, until all ranks know it.
         self._problem: OSError | None = None
+
+    def find_ranks(self) -> Ranks:
+        """Return the ranks in a group of their own. All ranks must call this.
+
+        Raises RuntimeError if neither torch.distributed nor jax.distributed has begun.
+        """
+        return find_sharded_ranks()
 
     def wait(self) -> None:
         """Wait until all ranks have the last commit, and this rank has written its checkpoint.
@@ -71,18 +85,47 @@ class ShardedState:
             checkpoint = disk.take(were_written=all(ranks.gather(disk.was_written)))
             checkpoint.write(_pack(ranks, read_state()))
 
-    def copy_again(
+    def read_shards(self, parts: Parts) -> dict[str, Any]:
+        """Return this rank's shards as they are kept: with their forms, the rank and the run."""
+        ranks = self.find_ranks()
+        shards = {name: read_shard(part) for name, part in parts.sharded.items()}
+        forms = {name: form_of_shard(part, shards[name]) for name, part in parts.sharded.items()}
+        place = {"rank": ranks.rank, "size": ranks.size}
+        return {"shards": shards, "forms": forms, **place, "run": self._run}
+
+    def find_checkpoint_path(self) -> str:
+        """Return nothing: what ranks have alike is no state without the shards of all ranks."""
+        return ""
+
+    def find_fixed_size(self, parts: Parts, shards: Mapping[str, Any]) -> str:
+        """Return the number of ranks, unless any number of ranks can divide the shards anew."""
+        is_divisible = all(whole for whole, _ in shards["forms"].values())
+        return "" if is_divisible else str(shards["size"])
+
+    def receive_own_state(
+        self, ranks: Ranks, agreed: Agreement, states: ReadableStates, parts: Parts
+    ) -> Mapping[str, Any] | None:
+        """Return this rank's shards of the step, divided anew if they are of other ranks."""
+        if agreed.shard_holders:
+            return divide(
+                ranks, agreed.key, agreed.shard_holders, states.of_other_sizes, parts.sharded
+            )
+        packed = send_own_states(ranks, agreed, states)
+        return None if packed is None else packed.value
+
+    def is_counted_anew(self, agreed: Agreement, *, is_restored: bool) -> bool:
+        """Return whether a process has restored once more, or shards are divided."""
+        return is_restored or bool(agreed.shard_holders)
+
+    def end_restore(
         self,
         ranks: Ranks,
         reports: Sequence[RestoreReport],
         key: StepKey,
         read_state: Callable[[], KeptValues] | None,
     ) -> None:
-        """Copy shards until each one is in two workers again, after a worker was lost.
-
-        `key` is the step that all ranks continue from. Without `read_state`, this rank has nothing
-        of it.
-        """
+        """Copy shards until each one is in two workers again, after a worker was lost."""
+        super().end_restore(ranks, reports, key, read_state)
         copies = Copies(self._memory, ranks, [report.domain for report in reports])
         self._copies = copies
         if self._checkpoints is not None:
@@ -105,18 +148,13 @@ class ShardedState:
                 self._memory.remove_shards(copies.ranks_here, except_key=key)
             self._keep(ranks, copies, copies.end(), read_state(), where_missing=True)
 
-    def look(
-        self,
-        ranks: Ranks,
-        states: ReadableStates,
-        forms: Mapping[str, list[str]],
-        find_difference: Callable[[PackedState], str],
-    ) -> ReadableStates:
-        """Return the shards of this script that were found in memory and in checkpoints.
-
-        `forms` are those of this rank's parts. `find_difference` returns why a shared state is not
-        this script's.
-        """
+    def find_readable_states(self, ranks: Ranks, parts: Parts) -> ReadableStates:
+        """Return what this rank can read in memory and in its checkpoints."""
+        self.wait()
+        states = self._read_memory(ranks, parts)
+        forms = {
+            name: form_of_shard(part, read_shard(part)) for name, part in parts.sharded.items()
+        }
         # What is wrong with a shard on another worker, that worker has to know.
         forms_of_ranks = ranks.gather(forms)
 
@@ -141,7 +179,7 @@ class ShardedState:
             if ranks.rank == 0:
                 shared.setdefault(packed.key, packed)
         for packed in other_sizes:
-            if "parts" in packed.value and not find_difference(packed):
+            if "parts" in packed.value and not parts.find_difference(packed):
                 shared.setdefault(packed.key, packed)
         return ReadableStates(
             shared,
@@ -169,7 +207,7 @@ class ShardedState:
             checkpoint.read(self._run, find_difference) for checkpoint in self._checkpoints.both
         ]
 
-    def name_other_sizes(self, size: int) -> list[str]:
+    def name_unused_checkpoints(self, size: int) -> list[str]:
         """Return the names of rank 0's checkpoints of other numbers of ranks than `size`."""
         return sorted(path.name for path in self._find_other_sizes(size, "0"))
 
@@ -230,19 +268,6 @@ class ShardedState:
             is_ready=disk is not None and disk.is_ready(ranks.rank),
             was_written=disk is None or disk.was_written,
         )
-
-
-def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """Return this rank's shards as they are kept: with their forms, the rank and the run."""
-    shards = {name: read_shard(part) for name, part in parts.items()}
-    forms = {name: form_of_shard(part, shards[name]) for name, part in parts.items()}
-    place = {"rank": ranks.rank, "size": ranks.size}
-    return {"shards": shards, "forms": forms, **place, "run": run}
-
-
-def find_forms(parts: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the forms of this rank's shards."""
-    return {name: form_of_shard(part, read_shard(part)) for name, part in parts.items()}
 
 
 def _select_usable(
