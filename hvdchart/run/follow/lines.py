@@ -34,7 +34,7 @@ _FRAMEWORK_NOTES = re.compile(
 )
 _LEFT_OUT = "lines of the launcher, the agents and TensorFlow are left out: --raw shows them"
 # The agent's log lines about each connection, for the administrator of the cluster
-# (worker/agent.py).
+# (worker/agent_connections.py).
 _CONNECTION = re.compile(r"\[hvd \S+\] agent connection from \S+: fence number ")
 T = TypeVar("T")
 

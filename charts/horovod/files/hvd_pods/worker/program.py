@@ -13,7 +13,7 @@ from hvd_pods.pod.streams import IO_CHUNK_BYTES
 from hvd_pods.worker import io_loop, supervisor
 
 
-class Listener(NamedTuple):
+class ProgramListener(NamedTuple):
     """Functions to call when a program writes output, takes input, or ends."""
 
     output: Callable[[bytes, bytes], None]
@@ -33,7 +33,7 @@ class Program:
         own_loop: io_loop.Loop,
         argv: Sequence[str],
         environment: Mapping[str, str],
-        listener: Listener,
+        listener: ProgramListener,
     ) -> None:
         self.exit_code: int | None = None
         # Whether the supervisor was killed, so that it could not end the program's descendants.

@@ -25,11 +25,11 @@ import json, os, sys
 sys.path.insert(0, {files!r})
 from hvd_pods.agent.keys import Keys
 from hvd_pods.pod import processes
-from hvd_pods.worker import agent, fence, limits
+from hvd_pods.worker import agent, fence, limits, pending_clients
 processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
 folder, name, port, revision, chosen = sys.argv[1:]
 agent.Agent(
-    agent.listen(int(port)),
+    pending_clients.listen(int(port)),
     Keys(folder, name),
     revision,
     fence.Fence(os.getpid(), ""),
