@@ -61,7 +61,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, read_found_job
 from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Assignment, RunState
+from hvd_pods.rules.run_state import Assignment, RunState
 from hvd_pods.shared.contract import CLEANUP, LEASE, RENEWED
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.run import Pod, Run

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from devtools.docs_gen import promises
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.master.failure_causes import PERMANENT, SURE_TO_REPEAT
-from hvd_pods.master.gpu_problems import PROBLEMS
+from hvd_pods.master.gpu_problems import GPU_PROBLEMS
 from hvd_pods.master.prober import ProbeLimits
 from hvd_pods.rules.stalls import KEPT_STOP_LIMITS_SECONDS
 from hvd_pods.shared import contract
@@ -196,7 +196,7 @@ def test_page_of_messages_names_the_event_of_a_broken_gpu_for_broken_gpus_alone(
     """After other problems of GPUs, the next attempt uses the same workers."""
     entries = (DOCS / "troubleshooting.md").read_text("utf-8").split("\n\n")
     event = RunEvent.GPU_FAILED.reason
-    for problem in PROBLEMS:
+    for problem in GPU_PROBLEMS:
         found = [each for each in entries if any(words in each for words in problem.words)]
         assert found, f"no entry has {' or '.join(problem.words)}"
         for entry in found:

@@ -86,10 +86,10 @@ def unpack(expected):
 
     with open(PROGRAMS_ARCHIVE, "rb") as file:
         data = file.read()
-    found = hashlib.sha256(data).hexdigest()
-    if found != expected:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != expected:
         refuse(
-            f"{PROGRAMS_ARCHIVE} has the SHA256 {found}, and the pod's template says {expected}: "
+            f"{PROGRAMS_ARCHIVE} has the SHA256 {digest}, and the pod's template says {expected}: "
             f"somebody has changed the release's ConfigMap with programs.tgz. {CONFIG_MAP_REMEDY}"
         )
     try:

@@ -11,7 +11,7 @@ from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.rules.effects import DeletePods, Effect, ListPods, ScaleUp
 from hvd_pods.rules.events import PodsListed
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run

@@ -12,7 +12,7 @@ import pytest
 
 from hvd_pods.master.event_log import EventLog, replay
 from hvd_pods.rules.events import Event, Moment, NoticeTaken, Started, WorkerGone
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.run import parse_run
 from tests.support.runs import describe_run
 from tests.support.world import World

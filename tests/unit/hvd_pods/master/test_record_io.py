@@ -21,7 +21,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
 )
 from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobKind, JobReading
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.contract import LEASE, RENEWED
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi

@@ -40,7 +40,7 @@ from hvd_pods.rules.events import (
     WorkerGone,
     WorkerProblem,
 )
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.run import Pod, Run
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.call_limits import ONCE

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_pods.rules.decision import END
+from hvd_pods.rules.decision import END_OF_RUN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -84,7 +84,7 @@ class DrivenOnce(World):
             assert not self.state.record_lock.lost_to, "the workers are another master's"
         if isinstance(effect, WriteRecord) and self.ends:
             assert effect.data["state"] == self.ends[-1], "the record's end is overwritten"
-        if isinstance(effect, WriteRecord) and effect.purpose == END:
+        if isinstance(effect, WriteRecord) and effect.purpose == END_OF_RUN:
             self.ends.append(effect.data["state"])
         self.finished += isinstance(effect, CreateJobEvent) and effect.event == RunEvent.FINISHED
 

@@ -30,7 +30,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.missing_workers import REPAIR_TIMEOUT_SECONDS, REPORT_REPEAT_INTERVAL_SECONDS
 from hvd_pods.rules.pod_replacement import REPLACE_INTERVAL_SECONDS
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.shared.errors import WorkerTerminatedError
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run_events import RunEvent

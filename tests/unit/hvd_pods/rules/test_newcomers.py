@@ -43,7 +43,7 @@ from hvd_pods.rules.newcomers import (
     PREPARE_RETRY_DELAY_SECONDS,
     SETTLE_SECONDS,
 )
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.notice_kinds import FINISHED, LEAVING

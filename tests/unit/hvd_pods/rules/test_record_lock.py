@@ -37,7 +37,7 @@ from hvd_pods.rules.record_lock import (
     RENEW,
     TAKE,
 )
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import JOB, LATER, OTHER, WALL, World, one_group

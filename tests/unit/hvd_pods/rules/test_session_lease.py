@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.rules.decision import END
+from hvd_pods.rules.decision import END_OF_RUN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     ReadLease,
@@ -24,7 +24,7 @@ from hvd_pods.rules.events import (
     WorkersScaled,
 )
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, read_found_job
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import LEASE_KEPT
@@ -75,7 +75,7 @@ def test_training_that_its_command_has_forgotten_is_ended_with_its_workers() -> 
     code, text = world.end()
     assert (code, "lease" in text) == (78, True)
     assert len(world.of(ScaleDown)) == 1, "although cleanup is Never"
-    (end,) = [write.data for write in world.of(WriteRecord) if write.purpose == END]
+    (end,) = [write.data for write in world.of(WriteRecord) if write.purpose == END_OF_RUN]
     assert (end["state"], end["reason"]) == ("Failed", text)
 
 

@@ -45,7 +45,7 @@ from hvd_pods.rules.events import (
     WorkerReached,
 )
 from hvd_pods.rules.launch_abort import RESTART_GRACE_PERIOD_SECONDS
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
 from hvd_pods.shared.errors import ConfigurationError, RunError

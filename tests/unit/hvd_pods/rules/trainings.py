@@ -14,7 +14,7 @@ from hvd_pods.rules.events import (
     ProgressReported,
     WorkerProblem,
 )
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.notice_kinds import KEPT

@@ -13,7 +13,7 @@ import time
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence
 
-from hvd_pods.cluster.kube import Api, ApiError, pauses
+from hvd_pods.cluster.kube import Api, ApiError, make_pauses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared.no_answer import NoAnswer
@@ -214,7 +214,7 @@ class SliceAddresses:
                 self._closed.wait(max(next(waits), asked_to_wait))
 
     def _reconnect_pauses(self) -> Iterator[float]:
-        return pauses(self._pauses.first_reconnect, self._pauses.longest_reconnect)
+        return make_pauses(self._pauses.first_reconnect, self._pauses.longest_reconnect)
 
     def _can_continue_after(self, problem: ApiError) -> bool:
         """Log a failure, and use DNS while the slices have not been read.
@@ -245,7 +245,9 @@ class SliceAddresses:
         slices, version = self._api.list_all(
             "discovery.k8s.io/endpointslices", self._query, retry_seconds=0.0
         )
-        self._replace({item["metadata"]["name"]: item for item in slices})
+        self._replace(
+            {endpoint_slice["metadata"]["name"]: endpoint_slice for endpoint_slice in slices}
+        )
         self._trouble = ""
         self._dns.close()
         return version
@@ -286,10 +288,12 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
 
     A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
     """
-    ipv4_last = sorted(slices, key=lambda item: item.get("addressType") == "IPv4")
+    ipv4_last = sorted(
+        slices, key=lambda endpoint_slice: endpoint_slice.get("addressType") == "IPv4"
+    )
     endpoints = {}
-    for item in ipv4_last:
-        for endpoint in item.get("endpoints", []):
+    for endpoint_slice in ipv4_last:
+        for endpoint in endpoint_slice.get("endpoints", []):
             conditions = endpoint.get("conditions", {})
             target = endpoint.get("targetRef", {})
             if target.get("kind") != "Pod" or conditions.get("terminating"):

@@ -53,7 +53,7 @@ SET = 0x31
 UTC_TIME = 0x17
 GENERALIZED_TIME = 0x18
 # Tags [0], [1] and so on: for a plain value, and for a value with its own tag inside.
-PLAIN = 0x80
+IMPLICIT = 0x80
 EXPLICIT = 0xA0
 
 # The last number of an extension's identifier, 2.5.29.N.
@@ -216,7 +216,9 @@ def _certify(owner: _Owner, authority: _Owner, extensions: list[bytes]) -> bytes
     now = time.time()
     identifiers = [
         _extension(SUBJECT_KEY_IDENTIFIER, _der(OCTET_STRING, owner.key.identifier)),
-        _extension(AUTHORITY_KEY_IDENTIFIER, _der(SEQUENCE, _der(PLAIN, authority.key.identifier))),
+        _extension(
+            AUTHORITY_KEY_IDENTIFIER, _der(SEQUENCE, _der(IMPLICIT, authority.key.identifier))
+        ),
     ]
     signed = _der(
         SEQUENCE,
@@ -248,7 +250,7 @@ def _authority_extensions() -> list[bytes]:
 def _leaf_extensions(extended_usage: str, name: str) -> list[bytes]:
     # digitalSignature is bit 0 of the usage. In a list of names, [2] is one of DNS.
     usage = _bits(b"\x80", unused=7)
-    dns_name = _der(PLAIN | 2, name.encode("ascii"))
+    dns_name = _der(IMPLICIT | 2, name.encode("ascii"))
     return [
         # By default, a certificate does not belong to an authority.
         _extension(BASIC_CONSTRAINTS, _der(SEQUENCE), is_critical=True),

@@ -17,7 +17,7 @@ from hvd_pods.shared.objects import Object, format_precise_time, format_time
 from hvd_pods.shared.untrusted import printable
 
 # The API server accepts no longer message.
-MAX_MESSAGE_CHARACTERS = 1024
+MAX_EVENT_MESSAGE_CHARACTERS = 1024
 # Seconds for which an event is retried, and for which the ending master waits for events.
 EVENT_RETRY_SECONDS = 60.0
 EVENTS_CLOSE_TIMEOUT_SECONDS = 5.0
@@ -46,7 +46,7 @@ class JobEvents:
             self._sender.join(self._close_timeout_seconds)
 
     def put(self, reason: str, message: str, is_warning: bool) -> None:
-        """Queue an event, with the message cut at MAX_MESSAGE_CHARACTERS.
+        """Queue an event, with the message cut at MAX_EVENT_MESSAGE_CHARACTERS.
 
         A failure is logged: the run continues without the event.
         """
@@ -67,7 +67,7 @@ class JobEvents:
                 "uid": os.environ[contract.JOB_UID],
             },
             "reason": reason,
-            "message": printable(message)[:MAX_MESSAGE_CHARACTERS],
+            "message": printable(message)[:MAX_EVENT_MESSAGE_CHARACTERS],
             "type": "Warning" if is_warning else "Normal",
             "source": {"component": "horovod-master"},
             "reportingComponent": "horovod-master",

@@ -34,7 +34,7 @@ from hvd_pods.shared.run import Run
 IN_SECRET = (CERTIFICATE, KEY, AUTHORITY)
 IN_FOLDER = (CERTIFICATE, KEY, PEER_AUTHORITY)
 # The maximum number of tries to read and fill the Secrets: another program may change them.
-TRIES = 5
+MAX_CHANGE_TRIES = 5
 
 
 class Folders(NamedTuple):
@@ -103,7 +103,7 @@ def _fill(
     Raises ApiError, ConfigurationError for a Secret that has some of its keys, and RunError when
     the Secrets are changed all the time.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_CHANGE_TRIES):
         secrets = {name: api.get(f"core/secrets/{name}") for name in (master_secret, worker_secret)}
         stored = {name: _read(name, secret) for name, secret in secrets.items()}
         if all(stored.values()):
@@ -118,7 +118,7 @@ def _fill(
                 _add(api, name, secret, files[name])
     raise RunError(
         f"cannot create the keys in Secrets {master_secret} and {worker_secret}: another program "
-        f"has changed them {TRIES} times in the meantime"
+        f"has changed them {MAX_CHANGE_TRIES} times in the meantime"
     )
 
 

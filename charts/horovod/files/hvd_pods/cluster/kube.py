@@ -31,7 +31,7 @@ STOP_RETRY_SECONDS = 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 RETRY_PAUSE_SECONDS = 60.0
 # Characters of an error: a proxy before the API server may answer with a page.
-MAX_MESSAGE_CHARACTERS = 1500
+MAX_API_MESSAGE_CHARACTERS = 1500
 # The `status` of an ApiError that has no HTTP status.
 NO_HTTP_STATUS = 0
 # The status codes of a server, or of a proxy before it, while it starts, ends or is overloaded. 401
@@ -104,7 +104,7 @@ class ApiError(Exception):
         )
 
 
-def pauses(first: float, longest: float) -> Iterator[float]:
+def make_pauses(first: float, longest: float) -> Iterator[float]:
     """Yield seconds to wait before each further attempt, without end.
 
     The pause is doubled each time, up to `longest`. Each yielded value is a random part of the
@@ -234,7 +234,9 @@ class Api:
             retry_seconds = most if began - self._gave_up_at > RETRY_PAUSE_SECONDS else 0.0
         until = began + min(retry_seconds, most)
         is_logged = False
-        for pause in pauses(self._limits.first_delay_seconds, self._limits.longest_delay_seconds):
+        for pause in make_pauses(
+            self._limits.first_delay_seconds, self._limits.longest_delay_seconds
+        ):
             try:
                 with self._send(request, timeout) as response:
                     answer = _parse(response.read())
@@ -336,8 +338,8 @@ def _parse(text: bytes, field: str = "metadata") -> Object:
 def _status_message(text: str) -> str:
     """Return the message of a Status object, or the text itself when it is not a Status.
 
-    It is one line of at most MAX_MESSAGE_CHARACTERS.
+    It is one line of at most MAX_API_MESSAGE_CHARACTERS.
     """
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         text = str(json.loads(text)["message"])
-    return one_line(text, MAX_MESSAGE_CHARACTERS)
+    return one_line(text, MAX_API_MESSAGE_CHARACTERS)

@@ -19,7 +19,7 @@ from hvd_pods.shared import contract
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.run import Pod, Run, Worker
 
-LABELS = {contract.NODE_LIST_LABEL: "staged"}
+STAGED_LABELS = {contract.NODE_LIST_LABEL: "staged"}
 # A message names at most this many nodes.
 MAX_NAMED_NODES = 8
 
@@ -51,7 +51,7 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
         if problem.status != HTTPStatus.NOT_FOUND:
             raise
         listed = {}
-        metadata = {"name": name, "namespace": api.namespace, "labels": LABELS}
+        metadata = {"name": name, "namespace": api.namespace, "labels": STAGED_LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         api.apply(f"core/configmaps/{name}", body, retry_seconds=0.0)
     new = sorted(nodes - listed.keys())

@@ -20,8 +20,8 @@ from hvd_pods.master.record_io import read_job, read_lease
 from hvd_pods.pod.reporting import log
 from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
 from hvd_pods.rules.events import Event, PodsListed, WorkersScaled
-from hvd_pods.rules.state import Assignment
-from hvd_pods.shared.objects import shorten
+from hvd_pods.rules.run_state import Assignment
+from hvd_pods.shared.objects import shorten_object
 
 # The number of pods that are deleted concurrently.
 DELETE_THREADS = 8
@@ -67,7 +67,7 @@ class ClusterEffects:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
             return PodsListed(effect.attempt, problem=str(problem))
-        pods = {item["metadata"]["name"]: shorten(item) for item in items}
+        pods = {item["metadata"]["name"]: shorten_object(item) for item in items}
         for name in effect.missing:
             worker = self._assignment.workers[name]
             # The controller stops at the first refused pod: its reason stands for all pods.

@@ -14,7 +14,7 @@ from hvd_pods.master.user_code import UserCode
 from hvd_pods.master.worker_access import WorkerAccess
 from hvd_pods.rules.effects import CountFinished, Deliver, PrepareNewcomers
 from hvd_pods.rules.events import Delivered, Event, FinishedCounted, NewcomersReady
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.paths import CODE, CODE_SOURCE
 

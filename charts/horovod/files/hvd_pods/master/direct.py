@@ -35,9 +35,11 @@ from hvd_pods.shared import contract
 RANKS_END_TIMEOUT_SECONDS = 5.0
 # The line of rank/worker_ranks.py about the first failed rank of its worker. It writes the line
 # before it ends the other ranks.
-ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
+RANK_ENDED_LINE = re.compile(
+    rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M
+)
 # The line of a worker whose ranks keep running without a master.
-STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
+RANKS_STAY_LINE = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
 class WorkerProgram(NamedTuple):
@@ -120,9 +122,9 @@ class WorkerReports:
 
     def look(self, worker: str, lines: bytes) -> None:
         """Find a worker's reports in these lines."""
-        if STAYS.search(lines):
+        if RANKS_STAY_LINE.search(lines):
             self.staying.add(worker)
-        report = None if self.exit_code else ENDED.search(lines)
+        report = None if self.exit_code else RANK_ENDED_LINE.search(lines)
         if report:
             code = int(report[2]) + (128 if report[1] == b"by signal" else 0)
             # Ranks may write such a line themselves, with any number.
@@ -179,7 +181,11 @@ class WorkerPrograms:
 
     def _take_ended(self) -> None:
         """Take the exit codes of the programs whose output has ended."""
-        for program in [p for p in self._programs if not any(o.is_open for o in p.streams)]:
+        for program in [
+            program
+            for program in self._programs
+            if not any(stream.is_open for stream in program.streams)
+        ]:
             self._programs.remove(program)
             code = program.wait()
             if code:

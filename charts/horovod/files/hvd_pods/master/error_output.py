@@ -15,7 +15,7 @@ from typing import IO, Callable, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import failure
 from hvd_pods.master.failure import Evidence, OutputLine
-from hvd_pods.pod.streams import write
+from hvd_pods.pod import streams
 from hvd_pods.pod.tracebacks import TracebackReader
 from hvd_pods.rules.events import Cause, Notice
 from hvd_pods.shared.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
@@ -27,7 +27,7 @@ from hvd_pods.shared.untrusted import one_line
 LAST_LINES = 400
 LAST_LINES_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
-OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
+LAUNCHER_OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
 # The notes, with a launcher's tag before them. C++ writes a line in one piece.
 LAUNCHER_NOTES = re.compile(
     r"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
@@ -36,11 +36,11 @@ LAUNCHER_NOTES = re.compile(
     re.M,
 )
 # Read at most this many bytes of a line. A progress bar, for instance, has no newline.
-MAX_LINE_BYTES = 4096
+MAX_ERROR_LINE_BYTES = 4096
 # Ranks whose tracebacks are read at a time.
 MAX_TRACEBACK_READERS = 20_000
 # The maximum length of an exception with its place and remedy, in characters.
-MAX_EXCEPTION_CHARACTERS = 800
+MAX_RAISED_CHARACTERS = 800
 
 
 class ErrorOutput:
@@ -70,7 +70,7 @@ class ErrorOutput:
         `exception_notices`: those of ranks about exceptions (rank/exception_notice.py).
         `exit_notices`: those about their exit codes and signals (rank/rank_end.py).
         """
-        self._thread.join(OUTPUT_DRAIN_TIMEOUT_SECONDS)
+        self._thread.join(LAUNCHER_OUTPUT_DRAIN_TIMEOUT_SECONDS)
         since = time.monotonic() - LAST_LINES_SECONDS
         # Copies, because processes that outlive the launcher may still write.
         return failure.find_cause(
@@ -91,12 +91,12 @@ class ErrorOutput:
             chunk = os.read(self._source.fileno(), 1 << 16)
             if not chunk:
                 return
-            write(self._target, LAUNCHER_NOTES.sub(b"", chunk))
+            streams.write(self._target, LAUNCHER_NOTES.sub(b"", chunk))
             *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[-MAX_LINE_BYTES:]
+            rest = rest[-MAX_ERROR_LINE_BYTES:]
             for line in lines:
                 if not LAUNCHER_NOTES.match(line + b"\n"):
-                    shown = line[:MAX_LINE_BYTES].decode(errors="replace")
+                    shown = line[:MAX_ERROR_LINE_BYTES].decode(errors="replace")
                     self._look_at(shown.rstrip("\r"))
 
     def _look_at(self, line: str) -> None:
@@ -109,6 +109,4 @@ class ErrorOutput:
             self._readers.clear()
         raised = self._readers.setdefault(rank, TracebackReader()).take(text)
         if raised:
-            self._tracebacks.append(
-                OutputLine(now, rank, one_line(raised, MAX_EXCEPTION_CHARACTERS))
-            )
+            self._tracebacks.append(OutputLine(now, rank, one_line(raised, MAX_RAISED_CHARACTERS)))

@@ -26,7 +26,7 @@ from hvd_pods.rules.effects import Effect
 from hvd_pods.rules.events import Cause, Event, Moment
 from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Activity, Assignment, RunState
+from hvd_pods.rules.run_state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared import errors
 from hvd_pods.shared.no_answer import NoAnswer
@@ -136,7 +136,10 @@ class EventLog:
             if item is None:
                 return
             moment, event = item
-            fields = {f.name: encode(getattr(event, f.name)) for f in dataclasses.fields(event)}
+            fields = {
+                field.name: encode(getattr(event, field.name))
+                for field in dataclasses.fields(event)
+            }
             line = json.dumps({"at": list(moment), "event": type(event).__name__, **fields})
 
 

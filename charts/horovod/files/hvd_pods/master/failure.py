@@ -99,7 +99,9 @@ def find_cause(evidence: Evidence) -> Cause | None:
     # Accept exceptions of any time from a failed rank: it may end long after its exception.
     ranks = {notice["rank"] for notice in failed} | {report.rank for report in reports}
     raised = [
-        n for n in evidence.exception_notices if n["at"] > evidence.since or n["rank"] in ranks
+        notice
+        for notice in evidence.exception_notices
+        if notice["at"] > evidence.since or notice["rank"] in ranks
     ]
     recent = replace(evidence, exception_notices=raised, exit_notices=failed)
     rank = _find_failed(recent, reports)
@@ -117,7 +119,10 @@ def _read_reports(lines: Sequence[OutputLine]) -> list[LauncherReport]:
         for line in lines
         if (match := pattern.search(line.text))
     ]
-    return [LauncherReport(int(m["rank"]), int(m.groupdict().get("signal") or 0)) for m in matches]
+    return [
+        LauncherReport(int(match["rank"]), int(match.groupdict().get("signal") or 0))
+        for match in matches
+    ]
 
 
 def _find_failed(evidence: Evidence, reports: Sequence[LauncherReport]) -> FailedRank:
@@ -132,8 +137,12 @@ def _choose_notice(
     evidence: Evidence, report: LauncherReport | None, late: Collection[int]
 ) -> Notice | None:
     """Return the notice about the end of the reported rank, or of any rank without a report."""
-    notices = [n for n in evidence.exit_notices if report is None or n["rank"] == report.rank]
-    return min(notices, key=lambda n: n["rank"] in late, default=None)
+    notices = [
+        notice
+        for notice in evidence.exit_notices
+        if report is None or notice["rank"] == report.rank
+    ]
+    return min(notices, key=lambda notice: notice["rank"] in late, default=None)
 
 
 def _find_late_ranks(evidence: Evidence) -> set[int]:
@@ -141,8 +150,12 @@ def _find_late_ranks(evidence: Evidence) -> set[int]:
 
     The launcher may name one of them before the peer.
     """
-    late = {n["rank"] for n in evidence.exception_notices if is_consequence(n["text"])}
-    return late.union(n["rank"] for n in evidence.exit_notices if n["status"] == -signal.SIGTERM)
+    late = {
+        notice["rank"] for notice in evidence.exception_notices if is_consequence(notice["text"])
+    }
+    return late.union(
+        notice["rank"] for notice in evidence.exit_notices if notice["status"] == -signal.SIGTERM
+    )
 
 
 def _describe_failed(
@@ -161,7 +174,11 @@ def _describe_failed(
         number = notice["rank"]
         by_signal = max(0, -notice["status"])
         code = code if by_signal else notice["status"]
-    limits = [n["limit"] for n in evidence.exit_notices if n["rank"] == number and "limit" in n]
+    limits = [
+        notice["limit"]
+        for notice in evidence.exit_notices
+        if notice["rank"] == number and "limit" in notice
+    ]
     return FailedRank(
         named=named,
         number=number,
@@ -174,7 +191,7 @@ def _describe_failed(
 
 def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
     """Return the first exception in the ranks' notices that is not a consequence."""
-    causes = (n for n in evidence.exception_notices if not is_consequence(n["text"]))
+    causes = (notice for notice in evidence.exception_notices if not is_consequence(notice["text"]))
     notice = next(causes, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
         return failure_causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
@@ -189,7 +206,10 @@ def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
     # Ignore errors of ranks that lost their peer, unless there are no others.
     causes = [line for line in printed if not is_consequence(line.text)]
     candidates = causes if causes or failed.number is not None else printed
-    first = next((t for t in candidates if t.rank is None or failed.named in (None, t.rank)), None)
+    first = next(
+        (line for line in candidates if line.rank is None or failed.named in (None, line.rank)),
+        None,
+    )
     if first is None:
         return None
     # The rank that the launcher names may have ended only because it lost its peer.
@@ -204,7 +224,9 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     PyTorch's watchdogs abort ranks without a Python exception, and other lines may be from any
     rank.
     """
-    notice = next((n for n in evidence.exception_notices if _is_broken(n["text"])), None)
+    notice = next(
+        (raised for raised in evidence.exception_notices if _is_broken(raised["text"])), None
+    )
     if notice:
         return failure_causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     line = next((line for line in evidence.lines if _is_broken(line.text)), None)
@@ -234,7 +256,7 @@ def find_last_words(lines: Sequence[OutputLine], rank: int) -> str:
     # If lines have no tags, take the last line of any rank.
     tag = rank if any(line.rank is not None for line in lines) else None
     before = takewhile(lambda line: not REPORT_START.search(line.text), lines)
-    texts = [x.text for x in before if x.rank == tag and not _is_of_launcher(x.text)]
+    texts = [line.text for line in before if line.rank == tag and not _is_of_launcher(line.text)]
     if not texts or is_consequence(texts[-1]):
         return ""
     return f', after "{one_line(texts[-1], MAX_LAST_LINE_CHARACTERS)}"'

@@ -26,24 +26,22 @@ from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import REMOTE_NOT_STARTED
 from hvd_pods.master.remote import AgentAccess
+from hvd_pods.pod.connections import ACCEPT_RETRY_DELAY_SECONDS, BACKLOG
 from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.pod.reporting import log
 from hvd_pods.pod.streams import IO_CHUNK_BYTES
 from hvd_pods.rules.events import EventSink, WorkerReached
 from hvd_pods.shared.errors import RunError
 
-MAX_REQUEST_BYTES = 1 << 17
+MAX_COMMAND_BYTES = 1 << 17
 # Stop reading the client's standard input while this many bytes wait for the program. The second
 # limit is for output that waits for the client's streams: the worker pauses before.
-MAX_INPUT_BYTES = 1 << 18
-MAX_OUTPUT_BYTES = 1 << 20
+MAX_UNSENT_INPUT_BYTES = 1 << 18
+MAX_UNWRITTEN_OUTPUT_BYTES = 1 << 20
 # Timeout in seconds for writing a message of the gateway itself to a client's stream.
 MESSAGE_WRITE_TIMEOUT_SECONDS = 5.0
-# Seconds until the next client is accepted after a failure to accept one.
-ACCEPT_RETRY_DELAY_SECONDS = 0.1
 # Timeout in seconds for a client's request.
-REQUEST_TIMEOUT_SECONDS = 10.0
-BACKLOG = 1024
+COMMAND_TIMEOUT_SECONDS = 10.0
 
 
 class Gateway:
@@ -57,7 +55,7 @@ class Gateway:
         self,
         find_access: Callable[[], AgentAccess],
         put: EventSink,
-        request_timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+        request_timeout_seconds: float = COMMAND_TIMEOUT_SECONDS,
     ) -> None:
         self._find_access = find_access
         self._put = put
@@ -211,7 +209,7 @@ class Relay:
         if self._connection.is_asked:
             self._note_reached()
         self._is_over = self._connection.exit_code is not None
-        if sum(len(content) for _, content in self._unwritten) > MAX_OUTPUT_BYTES:
+        if sum(len(content) for _, content in self._unwritten) > MAX_UNWRITTEN_OUTPUT_BYTES:
             raise AgentConnectionError("it writes more than it may before that is passed on")
 
     def _wait(self) -> list[int]:
@@ -224,7 +222,7 @@ class Relay:
             sends = self._connection.events & selectors.EVENT_WRITE
             events = select.POLLIN | (select.POLLOUT if sends else 0)
             poll.register(self._connection.fileno(), events)
-            if self._reads_stdin and self._connection.waiting < MAX_INPUT_BYTES:
+            if self._reads_stdin and self._connection.waiting < MAX_UNSENT_INPUT_BYTES:
                 reads.append(self._stdin)
         if self._unwritten:
             poll.register(self._unwritten[0][0], select.POLLOUT)
@@ -281,16 +279,18 @@ def can_write(stream: int) -> bool:
 def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
     """Receive a client's request, and its streams into `streams`. Raises OSError, ValueError."""
     content, ancillary, _, _ = client.recvmsg(
-        MAX_REQUEST_BYTES, socket.CMSG_SPACE(3 * 4), socket.MSG_CMSG_CLOEXEC
+        MAX_COMMAND_BYTES, socket.CMSG_SPACE(3 * 4), socket.MSG_CMSG_CLOEXEC
     )
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             count = len(data) // 4
-            streams += [int.from_bytes(data[4 * n : 4 * n + 4], "little") for n in range(count)]
+            streams += [
+                int.from_bytes(data[4 * index : 4 * index + 4], "little") for index in range(count)
+            ]
     while not content.endswith(b"\n"):
-        part = client.recv(MAX_REQUEST_BYTES)
+        part = client.recv(MAX_COMMAND_BYTES)
         content += part
-        if not part or len(content) > MAX_REQUEST_BYTES:
+        if not part or len(content) > MAX_COMMAND_BYTES:
             raise ValueError("no complete line")
     if len(streams) != 3:
         raise ValueError(f"{len(streams)} streams instead of 3")

@@ -19,7 +19,7 @@ MAX_STORED_BYTES = 1 << 26
 # The maximum request size in bytes before the sender has sent the secret: the secret needs fewer.
 # All connections together then take 1 MiB. With the limit for ranks they would take 256 MiB.
 MAX_INTRODUCTION_BYTES = 1 << 10
-REQUEST = re.compile(rb"(GET|PUT|DELETE) /([^ \r\n]{1,512}) HTTP/")
+HTTP_REQUEST = re.compile(rb"(GET|PUT|DELETE) /([^ \r\n]{1,512}) HTTP/")
 LENGTH = re.compile(rb"^content-length: *(\d{1,9})\r?$", re.I | re.M)
 
 
@@ -58,7 +58,7 @@ class GlooStore:
         if hmac.compare_digest(request, self._introduction):
             self._known.add(peer)
             return b"known"
-        parsed = REQUEST.match(request)
+        parsed = HTTP_REQUEST.match(request)
         if peer not in self._known or not parsed:
             return b""
         method, key = parsed.groups()

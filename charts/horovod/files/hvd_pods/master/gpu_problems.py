@@ -26,15 +26,15 @@ class GpuProblem(NamedTuple):
     is_broken: bool
 
 
-PROBLEMS = tuple(
-    GpuProblem(tuple(each["signs"]), each["remedy"], each["permanent"], each["broken"])
-    for each in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+GPU_PROBLEMS = tuple(
+    GpuProblem(tuple(entry["signs"]), entry["remedy"], entry["permanent"], entry["broken"])
+    for entry in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 )
 
 
 def find_gpu_problem(text: str) -> GpuProblem | None:
     """Return the GPU problem in the message of an exception; None if there is no known one."""
-    for problem in PROBLEMS:
+    for problem in GPU_PROBLEMS:
         if any(words in text for words in problem.words):
             return problem
     return None

@@ -41,7 +41,7 @@ from hvd_pods.rules.events import (
     RanksAskedToEnd,
     RanksChecked,
 )
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
@@ -110,7 +110,7 @@ class LauncherEffects:
     def start_launcher(self, effect: StartLauncher) -> None:
         """Start the launcher on the workers of an attempt."""
         addresses = {
-            self._assignment.workers[n]: address for n, address in effect.addresses.items()
+            self._assignment.workers[name]: address for name, address in effect.addresses.items()
         }
         if self._setup is None:
             raise RuntimeError("no launcher was prepared")

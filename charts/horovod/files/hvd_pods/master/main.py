@@ -34,7 +34,7 @@ from hvd_pods.rules.events import (
     Timer,
 )
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Assignment, RunState
+from hvd_pods.rules.run_state import Assignment, RunState
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.exit_codes import INTERNAL_ERROR

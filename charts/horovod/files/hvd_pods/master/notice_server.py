@@ -35,7 +35,7 @@ from hvd_pods.shared.untrusted import MAX_TEXT_CHARACTERS, printable
 
 MAX_NOTICE_BYTES = 4096
 # Connections at a time in addition to one for each worker; the launcher needs open files, too.
-BASE_CONNECTIONS = 256
+BASE_NOTICE_CONNECTIONS = 256
 # The largest number of seconds in a notice.
 MAX_NOTICE_SECONDS = 86400.0 * 365
 # Required fields of a notice of each kind, in addition to `worker` and `rank`.
@@ -73,7 +73,7 @@ class NoticeServer:
         self._most_ranks = sum(worker.slots for worker in run.workers)
         self._kept: dict[int, socket.socket] = {}
         self._number = 0
-        most = BASE_CONNECTIONS + len(run.workers)
+        most = BASE_NOTICE_CONNECTIONS + len(run.workers)
         limits = Limits(seconds, MAX_NOTICE_BYTES, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
         # For senders: the address and the port of the server, and the secret that notices must

@@ -216,7 +216,7 @@ class Prober:
         if no_answer == probed.last_problem and not probed.has_answered:
             return
         probed.last_problem = no_answer
-        watched = (item.kept_connection for item in self._probed if item.kept_connection)
+        watched = (probed.kept_connection for probed in self._probed if probed.kept_connection)
         limit = SILENCE_FACTOR * keepalive_times(self._lost_after)[0]
         all_workers_silent = probed.has_answered and all(
             silence(connection) >= limit for connection in watched
@@ -247,7 +247,9 @@ class Prober:
                 self._report(probed, SILENT_WORKER if probed.endpoint else self._source.missing)
             if not probed.has_answered and not probed.connection:
                 self._set_timer(probed, now if probed.endpoint else None)
-        self._unanswered_count = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
+        self._unanswered_count = sum(
+            1 for probed in self._probed if probed.endpoint and not probed.has_answered
+        )
 
     def _set_timer(self, probed: ProbedWorker, due: float | None) -> None:
         probed.due = due

@@ -23,7 +23,7 @@ from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Worker
 
 # Bytes of a line.
-MAX_LINE_BYTES = 4096
+MAX_PROGRESS_LINE_BYTES = 4096
 
 
 class Pace(NamedTuple):
@@ -111,9 +111,10 @@ class ProgressFollower:
             *lines, rest = rest.split(b"\n")
             for line in lines:
                 self._report(line.decode(errors="replace"))
-            rest = rest[-MAX_LINE_BYTES:]
+            rest = rest[-MAX_PROGRESS_LINE_BYTES:]
 
     def _report(self, line: str) -> None:
-        reported = parse_progress(select_progress(line[:MAX_LINE_BYTES].replace("\t", "\n")))
+        text = line[:MAX_PROGRESS_LINE_BYTES].replace("\t", "\n")
+        reported = parse_progress(select_progress(text))
         if reported:
             self._put(ProgressReported(self._attempt, reported))

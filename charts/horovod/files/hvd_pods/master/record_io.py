@@ -26,13 +26,13 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.job_evidence import JobEvidence
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, read_found_job
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.objects import (
     RESTART_RETRY_SECONDS,
     START_RETRY_SECONDS,
     format_precise_time,
-    shorten,
+    shorten_object,
 )
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run
@@ -236,7 +236,7 @@ def read_lease(api: Api) -> LeaseRead:
         return LeaseRead(UNREADABLE)
     uid = os.environ[contract.JOB_UID]
     is_own = job["metadata"].get("uid", uid) == uid
-    return LeaseRead(read_found_job(shorten(job)) if is_own else REPLACED)
+    return LeaseRead(read_found_job(shorten_object(job)) if is_own else REPLACED)
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:

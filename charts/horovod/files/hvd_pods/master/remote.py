@@ -43,7 +43,7 @@ WARM_ANSWER_TIMEOUT_SECONDS = WARM_TIMEOUT_SECONDS + 10.0
 # Timeout in seconds for a worker to show stacks.
 STACKS_SHOW_TIMEOUT_SECONDS = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
-MAX_OUTPUT_BYTES = 1 << 20
+MAX_ANSWER_BYTES = 1 << 20
 # Seconds between two checks whether the master was asked to end.
 STOP_POLL_INTERVAL_SECONDS = 0.5
 
@@ -138,7 +138,7 @@ def _follow(
             output += b"" if kind == frames.EXIT else part
         reason = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
         reason = "asked to end" if is_stopped() else reason
-        if connection.exit_code is None and (reason or len(output) > MAX_OUTPUT_BYTES):
+        if connection.exit_code is None and (reason or len(output) > MAX_ANSWER_BYTES):
             return 1, reason or "it prints too much"
     text = output.decode(errors="replace").strip()
     return connection.exit_code, text or f"exit code {connection.exit_code}"

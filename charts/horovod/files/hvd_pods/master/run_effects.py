@@ -36,7 +36,7 @@ from hvd_pods.rules.effects import (
     WorkerEffect,
 )
 from hvd_pods.rules.events import Event, EventSink, ProgressStopped
-from hvd_pods.rules.state import Assignment, RunState
+from hvd_pods.rules.run_state import Assignment, RunState
 from hvd_pods.shared import contract
 
 

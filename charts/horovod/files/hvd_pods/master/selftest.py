@@ -23,9 +23,9 @@ from typing import Callable, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import BANNER_MARK
+from hvd_pods.cluster import statefulsets
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.statefulsets import provide, scale
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import RecordClient, has_ended
@@ -55,7 +55,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.job_state import read_found_job
 from hvd_pods.rules.record_lock import RENEW, TAKE
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import InterruptedRunError, RunError
 from hvd_pods.shared.network_policies import UNENFORCED
@@ -73,7 +73,7 @@ UNKNOWN = "whether the NetworkPolicy is enforced is not known"
 # needed then.
 _LAST_ATTEMPT = read_found_job({"metadata": {}, "spec": {"suspend": True}})
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
-RANK_GRACE_PERIOD_SECONDS = 10.0
+SELFTEST_GRACE_PERIOD_SECONDS = 10.0
 # Timeout in seconds for a connection.
 CONNECT_TIMEOUT_SECONDS = 2.0
 # This many failed connections in a row do not happen by chance.
@@ -142,7 +142,7 @@ class SelftestClusterEffects(ClusterEffects):
         self._provided = {}
         try:
             if before and has_ended(self._api, os.environ[contract.TESTED_JOB]):
-                scale(self._api, before)
+                statefulsets.scale(self._api, before)
         except ApiError as problem:
             # An upgrade allows the release's master to read the new Job only.
             log(f"the number of workers stays as it is: {problem}")
@@ -152,7 +152,7 @@ class SelftestClusterEffects(ClusterEffects):
         if self._provided is None:
             self._provided = {}
             try:
-                provide(self._api, self._run.needed_workers, self._provided)
+                statefulsets.provide(self._api, self._run.needed_workers, self._provided)
             except ApiError as problem:
                 return EndReached(RunError(str(problem)))
         return JobRead(_LAST_ATTEMPT, effect.is_for_orphans)
@@ -295,7 +295,7 @@ def bandwidth_run(run: Run) -> Run:
         run,
         mode=mode,
         args=args,
-        grace_seconds=RANK_GRACE_PERIOD_SECONDS,
+        grace_seconds=SELFTEST_GRACE_PERIOD_SECONDS,
         fail_on_nan=False,
     )
 

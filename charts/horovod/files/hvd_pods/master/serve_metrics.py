@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hvd_pods.pod.metrics import Sample, format_page
-from hvd_pods.rules.state import RunState
+from hvd_pods.rules.run_state import RunState
 from hvd_pods.shared.run_events import RunEvent
 
 # Before the first stage.

@@ -13,7 +13,7 @@ STRAY_LINES = 20
 # Ranks that are read in a second; further ranks are not named.
 MAX_RANKS_PER_SECOND = 1000
 # Characters of the text about an operation that a rank has not joined.
-MAX_TEXT_CHARACTERS = 160
+MAX_OPERATION_CHARACTERS = 160
 
 
 class StallReader:
@@ -49,4 +49,8 @@ class StallReader:
         self._read += 1
         if self._read > MAX_RANKS_PER_SECOND:
             return None
-        return int(missing[1]), f"has not joined {missing[2][:MAX_TEXT_CHARACTERS]}", self._period
+        return (
+            int(missing[1]),
+            f"has not joined {missing[2][:MAX_OPERATION_CHARACTERS]}",
+            self._period,
+        )

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
 from hvd_pods.master import remote
-from hvd_pods.pod import packages
-from hvd_pods.pod.code_archive import KEEP_PACKAGES, digest, pack, read_source, unpack
+from hvd_pods.pod import code_archive, packages
 from hvd_pods.pod.reporting import log
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
@@ -28,7 +27,7 @@ CODE_DELIVERY_TIMEOUT_SECONDS = 60.0
 PIP_REPORT_TIMEOUT_SECONDS = 5.0
 # Limits of a message about failed workers: reasons, and characters of each reason.
 MAX_REASONS = 8
-MAX_REASON_CHARACTERS = 2000
+MAX_DELIVERY_OUTPUT_CHARACTERS = 2000
 
 
 class UserCode:
@@ -66,10 +65,10 @@ class UserCode:
             return
         try:
             # Read once: the kubelet may mount another ConfigMap at any time.
-            files = read_source(self._source)
-            self._require_own(digest(files))
-            self._content = pack(files)
-            unpack(self._content, self.directory)
+            files = code_archive.read_source(self._source)
+            self._require_own(code_archive.digest(files))
+            self._content = code_archive.pack(files)
+            code_archive.unpack(self._content, self.directory)
         except (OSError, tarfile.TarError, EOFError) as problem:
             raise ConfigurationError(f"cannot unpack `code.archive`: {problem}") from problem
 
@@ -118,7 +117,7 @@ class UserCode:
         workers = [worker for worker, pod in pods.items() if not self.is_on(worker, pod)]
         if not workers:
             return
-        options = [KEEP_PACKAGES] if self.has_packages else []
+        options = [code_archive.KEEP_PACKAGES] if self.has_packages else []
         receive = ["pod/code_archive.py", self.name, *options]
         answers = remote.call(
             access,
@@ -166,7 +165,7 @@ def _describe(action: str, failed: Mapping[Worker, tuple[int, str]]) -> RunError
         workers.setdefault(output, []).append(worker.name)
     parts = [
         f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: "
-        + one_line(output, MAX_REASON_CHARACTERS)
+        + one_line(output, MAX_DELIVERY_OUTPUT_CHARACTERS)
         for output, names in workers.items()
     ]
     is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())

@@ -15,7 +15,7 @@ from hvd_pods.cluster.key_secrets import Folders, find_keys
 from hvd_pods.cluster.kube import Api
 from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.remote import AgentAccess
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.paths import GENERATED, KEYS
 from hvd_pods.shared.run import Worker
@@ -63,7 +63,9 @@ class WorkerAccess:
         """Store the workers' addresses under each of their names. Only the loop's thread may."""
         workers = {self._assignment.workers[name]: address for name, address in addresses.items()}
         by_name = {
-            name: a for worker, a in workers.items() for name in (worker.name, worker.address)
+            name: address
+            for worker, address in workers.items()
+            for name in (worker.name, worker.address)
         }
         # Keep known addresses: an effect may name workers other than those of the launch.
         self._agents = self._agents._replace(addresses={**self._agents.addresses, **by_name})

@@ -22,7 +22,7 @@ from hvd_pods.rules.effects import (
     WatchWorkers,
 )
 from hvd_pods.rules.events import Event, EventSink, StacksShown
-from hvd_pods.rules.state import Assignment
+from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.errors import RunError
 
 # Timeout in seconds for a worker to end leftover processes.

@@ -55,7 +55,7 @@ MAX_LABEL_VALUE_CHARACTERS = 400
 # Limits for HTTP clients. They allow for a scraper on a busy machine.
 METRICS_LIMITS = Limits(seconds=10.0, size=16384, connections=64)
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-OTHER = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n\r\n"
+METHOD_NOT_ALLOWED = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n\r\n"
 # A page is reused for this many times the seconds that it took to create.
 REUSE_FACTOR = 4.0
 # The samples with which a script reports its progress, and their names in the record.
@@ -121,8 +121,8 @@ def parse_sample(line: str) -> Sample | None:
         return None
     parts = [label.partition("=") for label in labels]
     is_long = any(
-        len(n) > MAX_LABEL_NAME_CHARACTERS or len(v) - 2 > MAX_LABEL_VALUE_CHARACTERS
-        for n, _, v in parts
+        len(name) > MAX_LABEL_NAME_CHARACTERS or len(value) - 2 > MAX_LABEL_VALUE_CHARACTERS
+        for name, _, value in parts
     )
     if is_long or len(labels) > MAX_LABELS:
         return None
@@ -194,7 +194,7 @@ def make_server(
     def serve_page(request: bytes, connection: socket.socket) -> bytes:
         nonlocal answer, until
         if not request.startswith(b"GET "):
-            return OTHER
+            return METHOD_NOT_ALLOWED
         began = time.monotonic()
         if began >= until:
             body = page().encode()

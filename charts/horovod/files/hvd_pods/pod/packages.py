@@ -19,17 +19,8 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.shared import paths
+from hvd_pods.shared import paths, pip_output
 from hvd_pods.shared.errors import ConfigurationError, RunError
-from hvd_pods.shared.pip_output import (
-    INSTEAD,
-    REQUIREMENTS,
-    explain,
-    find_index,
-    find_secrets,
-    redact,
-    summarize,
-)
 
 PACKAGES_FOLDER = Path(paths.PACKAGES)
 # A link to the environment that ranks use. Its path never changes, so that all processes know it.
@@ -62,7 +53,7 @@ PIP = (
     "--progress-bar",
     "off",
     "--requirement",
-    REQUIREMENTS,
+    pip_output.REQUIREMENTS,
 )
 # By default, pip retries for minutes if an index does not respond.
 PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
@@ -107,7 +98,7 @@ def identify(code: Path) -> str:
     If it refers to other files, each version of the code has a name of its own. Raises OSError
     without a requirements.txt.
     """
-    text = (code / REQUIREMENTS).read_text(errors="replace")
+    text = (code / pip_output.REQUIREMENTS).read_text(errors="replace")
     refers = ".whl" in text or "file:" in text or REFERS.search(text)
     return hashlib.sha256(f"{text}{code.name if refers else ''}".encode()).hexdigest()[:10]
 
@@ -137,7 +128,7 @@ def install(code: Path, timeout_seconds: float) -> str:
             beside.symlink_to(environment.name)
             beside.replace(PACKAGES_FOLDER / CURRENT)
     except OSError as problem:
-        raise ConfigurationError(f"{problem}: {INSTEAD}") from problem
+        raise ConfigurationError(f"{problem}: {pip_output.INSTEAD}") from problem
     return done
 
 
@@ -162,13 +153,15 @@ def _fill(environment: Path, code: Path, timeout_seconds: float) -> str:
     pip_log = environment / "pip.log"
     code_of_pip = _run_pip(pip, variables, code, pip_log, timeout_seconds)
     output = pip_log.read_text(errors="replace")
-    values = find_secrets(code / REQUIREMENTS, variables)
+    values = pip_output.find_secrets(code / pip_output.REQUIREMENTS, variables)
     if code_of_pip is None:
         late = f"pip has not ended within {timeout_seconds:g} s"
-        raise RunError(f"{late} (package index {find_index(output, values)}): {INSTEAD}")
+        raise RunError(
+            f"{late} (package index {pip_output.find_index(output, values)}): {pip_output.INSTEAD}"
+        )
     if code_of_pip:
-        raise explain(output, values)
-    return redact(summarize(output), values)
+        raise pip_output.explain(output, values)
+    return pip_output.redact(pip_output.summarize(output), values)
 
 
 def _run_pip(
@@ -205,7 +198,7 @@ def _run(command: Sequence[str], variables: Mapping[str, str], folder: Path, pur
     if done.returncode:
         words = (done.stderr + done.stdout).split("\n")
         last = next((line for line in reversed(words) if line.strip()), "no output")
-        raise ConfigurationError(f"cannot {purpose}: {last.strip()}: {INSTEAD}")
+        raise ConfigurationError(f"cannot {purpose}: {last.strip()}: {pip_output.INSTEAD}")
     return done.stdout
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from hvd_pods.shared.files import list_names, read
+from hvd_pods.shared import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ PR_SET_CHILD_SUBREAPER = 36
 def read_stat(pid: int | str) -> list[str]:
     """Return the fields of /proc/PID/stat, from the third one, the state. Raises OSError."""
     # The command's name, in parentheses, may have any characters.
-    return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+    return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def all_processes() -> Iterator[tuple[int, str, int, int]]:
     """Yield number, state, parent and session of processes; exiting ones may be missing."""
-    for name in list_names("/proc"):
+    for name in files.list_names("/proc"):
         if name.isdigit():
             try:
                 fields = read_stat(name)

@@ -13,4 +13,4 @@ START_RANKS = ("python3", "-I", "-S", f"{PROGRAMS}/rank/worker_ranks.py")
 STAY = b"stay\n"
 # The file in which a worker records the fence number of a launch whose ranks have all ended with 0,
 # and their number.
-FINISHED = f"{GENERATED}/finished"
+FINISHED_FILE = f"{GENERATED}/finished"

@@ -75,7 +75,9 @@ class Stream:
         begins = [self._begins, *[True] * (len(lines) - 1)]
         self._begins = not lines[-1]
         # The text after the last end of a line is empty so far.
-        tagged = [self._tag + x if is_begin else x for x, is_begin in zip(lines[:-1], begins)]
+        tagged = [
+            self._tag + line if is_begin else line for line, is_begin in zip(lines[:-1], begins)
+        ]
         last = self._tag + lines[-1] if lines[-1] and begins[-1] else lines[-1]
         return b"\n".join([*tagged, last])
 

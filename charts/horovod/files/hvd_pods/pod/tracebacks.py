@@ -7,7 +7,7 @@ import re
 
 # The most characters of an exception's line, so that its notice fits the limit.
 MAX_EXCEPTION_CHARACTERS = 500
-FRAME = re.compile(r'^ +File "([^"]+)", line (\d+)')
+TRACEBACK_FRAME = re.compile(r'^ +File "([^"]+)", line (\d+)')
 EXCEPTION = re.compile(r"^([A-Za-z_][\w.<>]*)(: .*)?$")
 # The prefix of TensorFlow and Keras for the message of an exception; frames may follow.
 WRAPPED = re.compile(r": in user code:$|Exception encountered when calling ")
@@ -49,7 +49,7 @@ class TracebackReader:
         Otherwise, return None. For an exception with a cause, return each one when it is complete:
         the last one ended the rank.
         """
-        frame = FRAME.match(line)
+        frame = TRACEBACK_FRAME.match(line)
         if line.startswith("Traceback (most recent call last)"):
             self._is_open = True
             self._begin()

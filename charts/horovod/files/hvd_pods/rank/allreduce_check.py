@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 TENSOR_MEBIBYTES = 32
-ROUNDS = 10
+MEASURED_ALLREDUCES = 10
 
 
 def import_horovod() -> Any:
@@ -47,9 +47,9 @@ def measure_bandwidth(hvd: Any) -> None:
     if float(total[0]) != hvd.size():
         sys.exit(f"bandwidth: the sum of a 1 from each of {hvd.size()} ranks is {float(total[0])}")
     began = time.monotonic()
-    for _ in range(ROUNDS):
+    for _ in range(MEASURED_ALLREDUCES):
         hvd.allreduce(tensor, op=hvd.Sum, name="timed")
-    seconds = (time.monotonic() - began) / ROUNDS
+    seconds = (time.monotonic() - began) / MEASURED_ALLREDUCES
     if hvd.rank() == 0:
         # The bus bandwidth of nccl-tests (doc/PERFORMANCE.md): each rank sends and receives
         # 2 (n - 1) / n of the tensor.

@@ -33,7 +33,7 @@ NOT_TO_CATCH = {
     signal.SIGILL,
 }
 # A folder for PYTHONPATH, with rank/child_site.py alone.
-SITE = f"{paths.GENERATED}/site"
+SITE_FOLDER = f"{paths.GENERATED}/site"
 # The exit code of a shell that cannot start a program.
 RANK_NOT_STARTED = 126
 
@@ -100,13 +100,13 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
         module = f"{paths.PROGRAMS}/rank/child_site.py"
         # Another rank may have created the folder or the link.
         with suppress(FileExistsError):
-            os.mkdir(SITE)
+            os.mkdir(SITE_FOLDER)
         with suppress(FileExistsError):
-            os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
+            os.symlink(module, os.path.join(SITE_FOLDER, "sitecustomize.py"))
     except OSError:
         # The rank runs without notices.
         return
     os.set_inheritable(descriptor, True)
     os.environ[contract.SITE] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
     path = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{SITE}{os.pathsep}{path}" if path else SITE
+    os.environ["PYTHONPATH"] = f"{SITE_FOLDER}{os.pathsep}{path}" if path else SITE_FOLDER

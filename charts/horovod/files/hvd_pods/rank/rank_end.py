@@ -24,7 +24,7 @@ from hvd_pods.shared import contract
 from hvd_pods.shared.notice_kinds import ENDED, FAILED, FINISHED
 
 # Signals that launchers use to stop a rank.
-END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def report(rank: int, status: int) -> None:
@@ -68,7 +68,7 @@ def _report_end(script: rank_registry.RankScript, status: int) -> None:
     for number in signal.valid_signals():
         # Only signals that were passed on to the script have handlers.
         if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
+            signal.signal(number, signal.SIG_DFL if number in END_SIGNALS else signal.SIG_IGN)
     # The kubelet kills the worker at the end of the grace period.
     answer_timeout_seconds = float(os.environ.get(contract.GRACE, "30"))
     # An error means that the master did not respond, or that a rank did not end in time.

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.pod import notices, rank_variables
 from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
 from hvd_pods.shared import contract, files, threads
-from hvd_pods.shared.binding import OPTIONS, Binding, BindingError, bind
+from hvd_pods.shared.binding import OPTIONS, Binding, BindingError, bind_process
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.shared.ranges import format_ranges
@@ -93,7 +93,7 @@ def prepare(arguments: Arguments) -> tuple[RankPlace | None, str | None]:
         problem = f"command {program!r} is not on PATH ({os.environ.get('PATH')}) in this image"
     if problem is None and place is not None:
         try:
-            bind(arguments.binding, place.local_rank)
+            bind_process(arguments.binding, place.local_rank)
         except BindingError as error:
             problem = str(error)
     return place, problem

@@ -209,7 +209,9 @@ def check_use(program: PythonProgram) -> None:
         raise ColdStart("the modules are still being imported, and the program does not use them")
 
 
-def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> PythonProgram:
+def check_command(
+    command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]
+) -> PythonProgram:
     """Return what the command runs.
 
     `rank` is the rank's environment. `warm` is the worker's description: a map with `python`,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import FrameType
 
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
-from hvd_pods.rank.warm_checks import ColdStart, PythonProgram, check, check_use
+from hvd_pods.rank.warm_checks import ColdStart, PythonProgram, check_command, check_use
 from hvd_pods.shared import files, paths
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ def run(
     except FileNotFoundError:
         return None
     try:
-        program = check(command, os.environ, description)
+        program = check_command(command, os.environ, description)
         if not os.path.exists(READY):
             check_use(program)
         with _connect() as connection:
@@ -125,7 +125,9 @@ def describe(command: Sequence[str], program: PythonProgram) -> dict[str, Any]:
     """
     mask = os.umask(0)
     os.umask(mask)
-    ignored = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
+    ignored = {
+        number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN
+    }
     limits = [
         name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
     ]

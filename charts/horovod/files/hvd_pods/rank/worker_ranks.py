@@ -24,14 +24,14 @@ from contextlib import suppress
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.pod import streams
 from hvd_pods.pod.processes import die_with_parent
-from hvd_pods.pod.ranks_program import FINISHED, STAY
+from hvd_pods.pod.ranks_program import FINISHED_FILE, STAY
 from hvd_pods.rank import start
 from hvd_pods.shared.contract import FENCE, TAG_OUTPUT
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the failed one run no
 # handler. And the timeout for output of a rank's descendants after its end.
 RANK_GRACE_PERIOD_SECONDS = 0.2
-OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
+RANK_OUTPUT_DRAIN_TIMEOUT_SECONDS = 2.0
 # The most chunks to read from an ended rank before its end is reported.
 MAX_DRAIN_CHUNKS = 64
 
@@ -104,7 +104,7 @@ class WorkerRanks:
                 self._kill_at = float("inf")
                 self._send(signal.SIGKILL)
         self._note_finished()
-        until = time.monotonic() + OUTPUT_DRAIN_TIMEOUT_SECONDS
+        until = time.monotonic() + RANK_OUTPUT_DRAIN_TIMEOUT_SECONDS
         while self._streams and time.monotonic() < until:
             self._look(until)
         for stream in self._streams.values():
@@ -115,7 +115,7 @@ class WorkerRanks:
         """Record that all ranks finished: a later master must not repeat the training."""
         if self._code or self._is_ending:
             return
-        with suppress(OSError), open(FINISHED, "w", encoding="ascii") as file:
+        with suppress(OSError), open(FINISHED_FILE, "w", encoding="ascii") as file:
             file.write(f"{os.environ.get(FENCE, '')} {self._number}")
 
     def _look(self, until: float) -> None:

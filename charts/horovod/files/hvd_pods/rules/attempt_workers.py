@@ -23,7 +23,7 @@ from hvd_pods.rules.events import (
     WorkerGone,
     WorkerProblem,
 )
-from hvd_pods.rules.state import Activity, AttemptWorkers, RunState
+from hvd_pods.rules.run_state import Activity, AttemptWorkers, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_spares, read_workers
 from hvd_pods.shared.errors import WorkersTimeoutError
@@ -188,7 +188,7 @@ def on_gone(decision: Decision, event: WorkerGone) -> None:
     reasons = decision.attempt_workers.reasons
     decision.attempt_workers = replace(
         decision.attempt_workers,
-        reasons={n: reason for n, reason in reasons.items() if n != event.worker},
+        reasons={name: reason for name, reason in reasons.items() if name != event.worker},
     )
 
 
@@ -353,7 +353,7 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
     if not missing:
         return
     diagnoses = missing_workers.note_missing(decision, missing, event)
-    if any(item.is_queued for item in diagnoses.values()):
+    if any(diagnosis.is_queued for diagnosis in diagnoses.values()):
         # launch.workersTimeoutSeconds begins when they are admitted, and have their data.
         extend_deadline(decision)
     missing_workers.report_missing(decision, diagnoses)

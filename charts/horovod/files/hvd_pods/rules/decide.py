@@ -75,7 +75,7 @@ from hvd_pods.rules.events import (
     WorkerReached,
     WorkersScaled,
 )
-from hvd_pods.rules.state import Activity, Attempt, RunState
+from hvd_pods.rules.run_state import Activity, Attempt, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import (
     InterruptedRunError,

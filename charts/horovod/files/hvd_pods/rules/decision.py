@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hvd_pods.rules.effects import CreateJobEvent, Effect, Log, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import Event, Moment, RecordReleased
-from hvd_pods.rules.state import (
+from hvd_pods.rules.run_state import (
     Activity,
     Attempt,
     AttemptWorkers,
@@ -25,7 +25,7 @@ from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run_events import RunEvent
 
 # The purpose of the write that records the end.
-END = "end"
+END_OF_RUN = "end"
 
 
 class Decision:

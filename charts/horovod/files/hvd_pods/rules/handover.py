@@ -7,7 +7,7 @@ from dataclasses import replace
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import Exit, ListPods
 from hvd_pods.rules.events import PodsListed
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.errors import InterruptedRunError
@@ -22,7 +22,7 @@ NONE = "none"
 SUCCESSOR_POLL_INTERVAL_SECONDS = 0.5
 SUCCESSOR_STAY_SECONDS = 1.0
 SUCCESSOR_TIMEOUT_SECONDS = 5.0
-GRACE_RESERVE_SECONDS = 3.0
+HANDOVER_RESERVE_SECONDS = 3.0
 
 
 def is_preempted(decision: Decision) -> bool:
@@ -49,7 +49,7 @@ def hand_over(decision: Decision) -> None:
 def look_for_successors(decision: Decision) -> None:
     """List the pods, if this pod may still stay."""
     state = decision.state
-    if decision.now >= state.terminating_since + state.run.grace_seconds - GRACE_RESERVE_SECONDS:
+    if decision.now >= state.terminating_since + state.run.grace_seconds - HANDOVER_RESERVE_SECONDS:
         decision.add_effects(Exit(state.problem))
     else:
         decision.add_effects(ListPods(state.attempt.number, ()))

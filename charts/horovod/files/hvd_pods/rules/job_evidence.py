@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from hvd_pods.rules.job_state import DELETED, REPLACED, UNREADABLE, JobReading, read_found_job
-from hvd_pods.shared.objects import Object, shorten
+from hvd_pods.shared.objects import Object, shorten_object
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class JobEvidence:
         if self.job is not None:
             # Another Job of its name has replaced it: the workers belong to that Job's run.
             is_other = not self._is_own or (self._is_ending and self.is_replaced is not False)
-            return REPLACED if is_other else read_found_job(shorten(self.job))
+            return REPLACED if is_other else read_found_job(shorten_object(self.job))
         if self.depends_on_masters and self.is_replaced:
             return REPLACED
         if not self.is_gone:

@@ -86,7 +86,10 @@ class JobReading(NamedTuple):
     def is_over(self) -> bool:
         """Whether the Job has no pod and creates none: it has ended or is suspended."""
         ends = ("Complete", "Failed")
-        ended = any(c["type"] in ends and c["status"] == "True" for c in self._conditions)
+        ended = any(
+            condition["type"] in ends and condition["status"] == "True"
+            for condition in self._conditions
+        )
         return ended or self.is_suspended
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadJob, ScaleDown
 from hvd_pods.rules.job_state import JobKind, JobReading
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import InterruptedRunError, SupersededError
 from hvd_pods.shared.objects import RESTART_RETRY_SECONDS

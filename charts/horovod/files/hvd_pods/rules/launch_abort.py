@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import EndLauncher
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import LostWorkerError, ResizedError, RunError
 

@@ -10,7 +10,7 @@ from hvd_pods.rules import pod_replacement, worker_selection
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ListPods
 from hvd_pods.rules.events import AttemptOver, PodsListed
-from hvd_pods.rules.worker_names import describe, describe_loss
+from hvd_pods.rules.worker_names import describe_loss, describe_reasons
 from hvd_pods.shared import pod_problems
 from hvd_pods.shared.errors import ConfigurationError, LostWorkerError, RunError
 from hvd_pods.shared.no_answer import STALE, NoAnswer
@@ -80,12 +80,12 @@ def note_missing(
     diagnoses = diagnose(decision, missing, event)
     since = {
         worker.name: attempt_workers.since.get(worker.name, decision.now)
-        for worker, item in diagnoses.items()
-        if item.wait_seconds is not None
+        for worker, diagnosis in diagnoses.items()
+        if diagnosis.wait_seconds is not None
     }
     decision.attempt_workers = replace(
         decision.attempt_workers,
-        diagnoses={worker.name: item for worker, item in diagnoses.items()},
+        diagnoses={worker.name: diagnosis for worker, diagnosis in diagnoses.items()},
         since=since,
     )
     return diagnoses
@@ -104,8 +104,12 @@ def report_missing(decision: Decision, diagnoses: Mapping[Worker, Diagnosis]) ->
         decision.attempt_workers = replace(
             decision.attempt_workers, report=text, reported_at=decision.now
         )
-    stuck = {worker: item for worker, item in diagnoses.items() if item.wait_seconds is not None}
-    reasons = {item.reason for item in stuck.values()}
+    stuck = {
+        worker: diagnosis
+        for worker, diagnosis in diagnoses.items()
+        if diagnosis.wait_seconds is not None
+    }
+    reasons = {diagnosis.reason for diagnosis in stuck.values()}
     announced = decision.attempt_workers.announced
     if reasons - announced:
         decision.attempt_workers = replace(decision.attempt_workers, announced=announced | reasons)
@@ -113,8 +117,9 @@ def report_missing(decision: Decision, diagnoses: Mapping[Worker, Diagnosis]) ->
         decision.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
         worker
-        for worker, item in stuck.items()
-        if decision.now - decision.attempt_workers.since[worker.name] >= (item.wait_seconds or 0.0)
+        for worker, diagnosis in stuck.items()
+        if decision.now - decision.attempt_workers.since[worker.name]
+        >= (diagnosis.wait_seconds or 0.0)
     ]
     if _is_too_few(decision.state.run, lasting):
         decision.add_event(
@@ -147,19 +152,21 @@ def make_missing_error(
     """Return the error of an attempt without these workers: `kind`, unless no attempt can help."""
     reasons = "; ".join([*_describe(diagnoses), *_remedies(diagnoses)])
     text = f"{_count_missing(decision, list(diagnoses))} {problem}: {reasons}"
-    if any(item.is_permanent for item in diagnoses.values()):
+    if any(diagnosis.is_permanent for diagnosis in diagnoses.values()):
         return ConfigurationError(text)
     return kind(text)
 
 
 def _describe(diagnoses: Mapping[Worker, Diagnosis]) -> list[str]:
     """Return a line for each reason, with its workers."""
-    return describe({worker: item.reason for worker, item in diagnoses.items()})
+    return describe_reasons({worker: diagnosis.reason for worker, diagnosis in diagnoses.items()})
 
 
 def _remedies(diagnoses: Mapping[Worker, Diagnosis]) -> list[str]:
     """Return a line for each remedy, in the order of the workers."""
-    remedies = dict.fromkeys(item.remedy for item in diagnoses.values() if item.remedy)
+    remedies = dict.fromkeys(
+        diagnosis.remedy for diagnosis in diagnoses.values() if diagnosis.remedy
+    )
     return [f"what to do: {remedy}" for remedy in remedies]
 
 

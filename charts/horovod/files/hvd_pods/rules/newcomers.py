@@ -14,7 +14,7 @@ from hvd_pods.rules import launch_abort, pod_replacement, worker_selection
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import PrepareNewcomers
 from hvd_pods.rules.events import NewcomersReady
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import format_workers
 from hvd_pods.shared.errors import ResizedError

@@ -13,7 +13,7 @@ from typing import Mapping
 from hvd_pods.rules import worker_selection
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import DeletePods
-from hvd_pods.rules.state import Activity, RunState
+from hvd_pods.rules.run_state import Activity, RunState
 from hvd_pods.rules.worker_names import format_workers
 from hvd_pods.shared.contract import REVISION_LABEL
 from hvd_pods.shared.no_answer import STALE
@@ -65,7 +65,7 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
             # The StatefulSet has been repaired.
             decision.attempt_workers = replace(
                 decision.attempt_workers,
-                replaced={n: entry for n, entry in replaced.items() if n != name},
+                replaced={other: entry for other, entry in replaced.items() if other != name},
             )
         # While ranks train, a stale pod may belong to the next run.
         is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)
@@ -81,7 +81,8 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
             ending[name] = item["uid"]
     if stale:
         log_once(
-            decision, f"replacing workers {STALE}: {format_workers([workers[n] for n in stale])}"
+            decision,
+            f"replacing workers {STALE}: {format_workers([workers[name] for name in stale])}",
         )
         decision.add_effects(DeletePods(stale))
     if ending:

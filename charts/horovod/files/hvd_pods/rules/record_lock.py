@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Mapping
 
 from hvd_pods.rules import launch_abort, run_end
-from hvd_pods.rules.decision import END, Decision
+from hvd_pods.rules.decision import END_OF_RUN, Decision
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
 from hvd_pods.rules.events import (
     AttemptDue,
@@ -30,7 +30,7 @@ from hvd_pods.rules.events import (
     Started,
 )
 from hvd_pods.rules.reported_progress import ReportedProgress
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
 from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError
@@ -54,7 +54,7 @@ MAX_UNWRITTEN_FENCES = 1000
 # more, so that they accept the next one, too, when their clocks are behind.
 MAX_AHEAD_MILLISECONDS = 43_200_000
 # No number in the record is greater: it may be edited by hand.
-MAX_RECORD_NUMBER = 10**18
+MAX_RECORD_COUNT = 10**18
 # Characters of the names of a master and its Job.
 MAX_NAME_CHARACTERS = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
@@ -188,7 +188,7 @@ def on_written(decision: Decision, event: RecordWritten) -> None:
         on_held(decision, decision.record_lock.data)
     elif event.purpose == RENEW:
         decision.record_lock = replace(decision.record_lock, is_renewing=False)
-    elif event.purpose == END and decision.state.activity == Activity.FINISHING:
+    elif event.purpose == END_OF_RUN and decision.state.activity == Activity.FINISHING:
         run_end.clean_up(decision)
 
 
@@ -212,7 +212,7 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
             renew(decision)
         else:
             decision.write_record(
-                event.purpose, retry_seconds=None if event.purpose == END else 0.0
+                event.purpose, retry_seconds=None if event.purpose == END_OF_RUN else 0.0
             )
         return
     lose(decision, describe_holder(event.data))
@@ -275,7 +275,7 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
         if event.message != decision.record_lock.trouble:
             decision.log(f"cannot write the record of this run: {event.message}")
         lock = replace(decision.record_lock, is_renewing=False, trouble=event.message)
-        if event.purpose == END and decision.state.activity == Activity.FINISHING:
+        if event.purpose == END_OF_RUN and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
             lock = replace(lock, is_end_unconfirmed=lock.is_held)
@@ -334,7 +334,7 @@ def new_fence(last: int, wall: float) -> int:
 
 def parse_record_number(text: str | None) -> int:
     """Parse a number of the record, which may have been edited by hand; 0 for any other text."""
-    return parse_count(text or "", MAX_RECORD_NUMBER) or 0
+    return parse_count(text or "", MAX_RECORD_COUNT) or 0
 
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:

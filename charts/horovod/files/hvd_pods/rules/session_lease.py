@@ -17,7 +17,7 @@ from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.job_state import JobKind, JobReading
-from hvd_pods.rules.state import Activity
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.contract import LEASE, RENEWED
 from hvd_pods.shared.errors import LeaseEndedError

@@ -104,7 +104,10 @@ class Stalls:
 
     def note_places(self, places: Mapping[int, str]) -> Stalls:
         """Note the places of the ranks' scripts."""
-        stalls = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
+        stalls = {
+            rank: stall._replace(place=places.get(rank, stall.place))
+            for rank, stall in self.known.items()
+        }
         return replace(self, known=stalls)
 
     def collect(self) -> tuple[Stalls, list[RankStall]]:
@@ -113,13 +116,15 @@ class Stalls:
         known_stalls = self.known
         # If a notice reports an earlier start than the previous one, the same stall began earlier.
         first = [
-            s for s in stalls if s.rank not in known_stalls or s.since > known_stalls[s.rank].since
+            stall
+            for stall in stalls
+            if stall.rank not in known_stalls or stall.since > known_stalls[stall.rank].since
         ]
         now_known = {**known_stalls, **{stall.rank: stall for stall in stalls}}
         return replace(self, known=now_known, new={}), first
 
 
-def describe(stalls: Sequence[RankStall]) -> str:
+def describe_stalls(stalls: Sequence[RankStall]) -> str:
     """Name the ranks, the first of them if there are many."""
     more = f"; and {len(stalls) - MAX_NAMED_RANKS} more" if len(stalls) > MAX_NAMED_RANKS else ""
     return "; ".join(str(stall) for stall in stalls[:MAX_NAMED_RANKS]) + more

@@ -14,15 +14,15 @@ from hvd_pods.rules import launch_abort
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import Notice, RankMissing, StacksShown
+from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.stall_state import (
     FORGOTTEN_PERIODS,
     MAX_NAMED_RANKS,
     MESSAGE_COLLECT_SECONDS,
     NO_RANK,
     RankStall,
-    describe,
+    describe_stalls,
 )
-from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
 from hvd_pods.shared.errors import LaunchError
@@ -198,7 +198,9 @@ def report_stalls(decision: Decision) -> None:
         decision.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
         return
     stalls, first = launch.stalls.collect()
-    reason = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
+    reason = (
+        f"{describe_stalls(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
+    )
     quiet = decision.now + STALL_REPORT_INTERVAL_SECONDS if first else stalls.quiet_until
     # The stacks of late ranks may not have arrived yet.
     late_now = reason or launch.stalls.late
@@ -208,7 +210,7 @@ def report_stalls(decision: Decision) -> None:
     if first:
         ago = decision.now - decision.state.last_step
         last_step = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
-        _announce_stall(decision, f"{describe(first)}{last_step}")
+        _announce_stall(decision, f"{describe_stalls(first)}{last_step}")
     workers = decision.launch.workers
     ranks = [
         (stall.worker, stall.rank) for stall in first[:MAX_NAMED_RANKS] if stall.worker in workers

@@ -33,7 +33,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.job_state import NOT_READ, JobReading
 from hvd_pods.rules.launch_abort import LAUNCHER_GRACE_PERIOD_SECONDS
-from hvd_pods.rules.state import Activity, LaunchState, RunState
+from hvd_pods.rules.run_state import Activity, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
 from hvd_pods.shared.errors import (
@@ -58,7 +58,7 @@ JOB_READ_TIMEOUT_SECONDS = 5.0
 ORPHAN_RESERVE_SECONDS = 60.0
 # Seconds of its grace period that the master keeps, at most half of it: to end the remaining ranks,
 # and for the bookkeeping.
-GRACE_RESERVE_SECONDS = 15.0
+LAUNCH_END_RESERVE_SECONDS = 15.0
 # Seconds between two checks of lost workers whose ranks may still save.
 LOSS_CHECK_INTERVAL_SECONDS = 1.0
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
@@ -164,7 +164,7 @@ def interrupt(decision: Decision, job: JobReading = NOT_READ) -> None:
     """Let the ranks of this pod save, or continue if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
     grace = decision.state.run.grace_seconds
-    seconds = grace - min(GRACE_RESERVE_SECONDS, grace / 2)
+    seconds = grace - min(LAUNCH_END_RESERVE_SECONDS, grace / 2)
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.launch = replace(decision.launch, is_asking=True)

@@ -15,7 +15,7 @@ MAX_REASON_CHARACTERS = 300
 MAX_RANGES = 8
 
 
-def describe(reasons: Mapping[Worker, str]) -> list[str]:
+def describe_reasons(reasons: Mapping[Worker, str]) -> list[str]:
     """Return one line for all workers with the same reason, short enough to read.
 
     A last line counts the workers with further reasons. The kubelet keeps the last 4096 bytes of a
@@ -34,7 +34,7 @@ def describe(reasons: Mapping[Worker, str]) -> list[str]:
 
 def describe_loss(lost: Mapping[Worker, str]) -> str:
     """Name the lost workers, and the errors of attempts to reach them."""
-    return "; ".join(f"lost {line}" for line in describe(lost))
+    return "; ".join(f"lost {line}" for line in describe_reasons(lost))
 
 
 def describe_spares(run: Run, unused: int) -> str:

@@ -98,7 +98,7 @@ def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]
     return set().union(*cores[first:end])
 
 
-def bind(binding: Binding, local_rank: int) -> None:
+def bind_process(binding: Binding, local_rank: int) -> None:
     """Bind this process, and the program that replaces it; do nothing for `none`.
 
     Raises BindingError when the CPUs of this container do not allow it.

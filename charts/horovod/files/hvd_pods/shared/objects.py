@@ -21,7 +21,7 @@ DECISIVE_FIELDS = {
 }
 
 
-def shorten(item: Object) -> Object:
+def shorten_object(item: Object) -> Object:
     """Return the parts of an object that decisions need: DECISIVE_FIELDS, annotations, status.
 
     Of the annotations, only KEPT_ANNOTATIONS are kept. Parts that the object lacks are empty.

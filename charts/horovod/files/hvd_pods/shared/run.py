@@ -98,7 +98,7 @@ class Run:
     # 0 with access to the API: the Job then has the number.
     backoff_limit: int
     # A worker that is silent for this long is lost; 0: never. The time is shorter if the ranks keep
-    # their state (rules/state.py), unless a user has set it.
+    # their state (rules/run_state.py), unless a user has set it.
     lost_after_seconds: float
     is_lost_after_default: bool
     code: Code

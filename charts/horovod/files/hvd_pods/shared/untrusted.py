@@ -29,7 +29,10 @@ def printable(text: str, keeps: str = "\n\t") -> str:
         return text
     shown = _SHOWN.union(keeps) if keeps else frozenset()
     return "".join(
-        c if c.isprintable() or c in shown else c.encode("unicode_escape").decode() for c in text
+        character
+        if character.isprintable() or character in shown
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 

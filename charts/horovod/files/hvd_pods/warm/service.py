@@ -34,7 +34,7 @@ from hvd_pods.warm.warm_state import WarmState
 # How often the importing process is started: only a lack of memory kills it.
 WARM_STARTS = 3
 # A client sends its request at once.
-REQUEST_TIMEOUT_SECONDS = 10.0
+FORK_REQUEST_TIMEOUT_SECONDS = 10.0
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
 TO_THE_GROUP = {
@@ -133,7 +133,7 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
     if warm_client.peer_uid(connection) != os.geteuid():
         log("refused a process of another user")
         return None
-    connection.settimeout(REQUEST_TIMEOUT_SECONDS)
+    connection.settimeout(FORK_REQUEST_TIMEOUT_SECONDS)
     received: list[int] = []
     try:
         request, received = warm_client.receive(connection)

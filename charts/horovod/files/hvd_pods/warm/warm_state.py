@@ -92,7 +92,9 @@ class WarmState:
         self._files = {file: _find_change_time(file) for file in _list_own_files()}
         # Record this now: during a request, the files of the rank are open here, too.
         now = open_descriptors()
-        self.opened = {n: path for n, path in now.items() if n not in self._before}
+        self.opened = {
+            descriptor: path for descriptor, path in now.items() if descriptor not in self._before
+        }
 
     def add_variables(self, environment: dict[str, str]) -> None:
         """Change a rank's variables as its own imports would have changed them."""

@@ -18,8 +18,8 @@ from hvd_pods.worker.program import Program
 # The program waits while the master has not taken this many bytes of output. The master has the
 # same limit for input that the program has not taken, except that it sends short input, such as the
 # user's code, at once. The second limit ends the connection.
-MAX_OUTPUT_BYTES = 1 << 18
-MAX_INPUT_BYTES = 1 << 26
+MAX_UNSENT_OUTPUT_BYTES = 1 << 18
+MAX_UNREAD_INPUT_BYTES = 1 << 26
 NEVER = float("inf")
 
 
@@ -127,8 +127,8 @@ class Client:
         if not is_number and kind not in (frames.INPUT, frames.STAY):
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
         unread = self.program.unread if self.program else self._early_bytes
-        if unread + len(content) > MAX_INPUT_BYTES:
-            raise frames.ProtocolError(f"more than {MAX_INPUT_BYTES} bytes of input wait")
+        if unread + len(content) > MAX_UNREAD_INPUT_BYTES:
+            raise frames.ProtocolError(f"more than {MAX_UNREAD_INPUT_BYTES} bytes of input wait")
         if self.program:
             self._pass_on(self.program, kind, content)
         else:
@@ -171,7 +171,7 @@ class Client:
             self._connection.fileno(), self._channel.events, lambda: self._handle_ready(self)
         )
         if self.program:
-            self.program.read_output(self._channel.waiting <= MAX_OUTPUT_BYTES)
+            self.program.read_output(self._channel.waiting <= MAX_UNSENT_OUTPUT_BYTES)
 
     def refuse(self, reason: str) -> None:
         """Send the client the reason for its refusal, and close its connection."""

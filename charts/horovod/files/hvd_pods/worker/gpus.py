@@ -24,7 +24,7 @@ from hvd_pods.pod.processes import die_with_parent
 from hvd_pods.shared.gpu_sample import GPU_SAMPLE
 from hvd_pods.shared.paths import GPUS_SOCKET
 
-LIBRARY = "libnvidia-ml.so.1"
+NVML_LIBRARY = "libnvidia-ml.so.1"
 # The most GPUs, or MIG slices, that a worker reports: the page of its metrics has a limit.
 MAX_GPUS = 128
 # The maximum sizes in bytes: of a name or a UUID with its terminator
@@ -44,7 +44,7 @@ CLIENT_SEND_TIMEOUT_SECONDS = 1.0
 class NvmlReader:
     """The GPUs that this container sees, in the order of NVML.
 
-    `library` has the functions of LIBRARY. If a function is missing, as in an older driver, or
+    `library` has the functions of NVML_LIBRARY. If a function is missing, as in an older driver, or
     returns an error, its values are left out. NVML is opened at the first request. It stays open,
     which is cheaper for the driver, until it returns no values.
     """
@@ -217,7 +217,7 @@ def main() -> int:
         import ctypes
 
         die_with_parent(os.getppid())
-        library = ctypes.CDLL(LIBRARY)
+        library = ctypes.CDLL(NVML_LIBRARY)
     except (ImportError, OSError):
         # The socket closes, so that no client waits.
         return 0

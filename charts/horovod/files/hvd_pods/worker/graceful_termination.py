@@ -106,7 +106,11 @@ def main() -> int:
         )
         print(sum(not saves for saves in saving) if folder else 0, end=" ")
         with suppress(OSError):
-            print(untrusted.one_line(untrusted.read_file(ranks_program.FINISHED).decode("latin-1")))
+            print(
+                untrusted.one_line(
+                    untrusted.read_file(ranks_program.FINISHED_FILE).decode("latin-1")
+                )
+            )
         return 0
     for script in scripts:
         if not rank_registry.was_asked_to_end(script):

@@ -30,7 +30,7 @@ class AgentLimits(NamedTuple):
 
 # The connections of one address without a request, in addition to one for each rank. And the number
 # of such addresses, in addition to one connection of each worker.
-BASE_CONNECTIONS = 16
+BASE_CLIENT_CONNECTIONS = 16
 SOURCE_ADDRESSES = 4
 # The open files of an agent connection, and of the agent itself.
 CONNECTION_FILES = 5
@@ -46,7 +46,7 @@ def choose_limits(slots: int, workers: int, files: int) -> AgentLimits:
     request get at most half of the files, so that they cannot block agent connections.
     """
     half = (files if files >= 0 else MANY_FILES) // 2
-    per_address = BASE_CONNECTIONS + slots
+    per_address = BASE_CLIENT_CONNECTIONS + slots
     most = (half - OWN_FILES) // CONNECTION_FILES
     return AgentLimits(
         per_address=per_address,

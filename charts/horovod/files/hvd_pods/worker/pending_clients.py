@@ -8,15 +8,12 @@ import time
 from contextlib import suppress
 from typing import Callable
 
+from hvd_pods.pod.connections import ACCEPT_RETRY_DELAY_SECONDS, BACKLOG
 from hvd_pods.shared.errors import ConfigurationError
 from hvd_pods.worker import io_loop
 from hvd_pods.worker.agent_client import NEVER, Client
 from hvd_pods.worker.client_log import ClientLog
 from hvd_pods.worker.limits import AgentLimits
-
-# The delay before the agent accepts connections again after it had too many open files.
-ACCEPT_RETRY_DELAY_SECONDS = 0.1
-BACKLOG = 1024
 
 
 def listen(port: int) -> socket.socket:

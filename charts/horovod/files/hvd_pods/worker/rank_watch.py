@@ -23,7 +23,7 @@ DEFAULT_PERIOD_SECONDS = 60.0
 # late only after two.
 MAX_PERIOD_SECONDS = 15
 # States of proc(5) in which a process waits until another process resumes it.
-STOPPED = {"T": notice_kinds.STOPPED, "t": notice_kinds.DEBUGGED}
+STOP_KINDS = {"T": notice_kinds.STOPPED, "t": notice_kinds.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
 # An attempt with a stopped rank ends early where the state is kept. Therefore the worker checks for
@@ -136,6 +136,6 @@ def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
 def find_stop(pid: int) -> str | None:
     """Return the kind of notice for a stopped process; None if it is running or has ended."""
     try:
-        return STOPPED.get(processes.read_stat(pid)[0])
+        return STOP_KINDS.get(processes.read_stat(pid)[0])
     except OSError:
         return None

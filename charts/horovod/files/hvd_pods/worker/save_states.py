@@ -30,7 +30,7 @@ from hvd_pods.worker.kept_states import KEPT_FOLDER
 SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
 # How often to retry reading a state that a rank replaces meanwhile: each commit replaces the one
 # before the last.
-TRIES = 3
+MAX_SAVE_TRIES = 3
 # The bytes of a state to copy at a time.
 COPIED_BYTES = 1 << 22
 
@@ -54,7 +54,7 @@ def save_all(folder: Path) -> bool:
 
 def _save(run: Path, name: str) -> bool:
     state = f"the state {name!r}"
-    for _ in range(TRIES):
+    for _ in range(MAX_SAVE_TRIES):
         packed = _find_newest(run, name)
         if packed is None:
             return True

@@ -35,7 +35,7 @@ FILE_READ_INTERVAL_SECONDS = 0.1
 # The outer frames of a fork belong to the chart.
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 # A frame in the form of faulthandler. Above this number, the outer frames are left out.
-FRAME = re.compile(r'^  File "([^"\n]+)", line (\d{1,9}) in (.+)', re.M)
+STACK_FRAME = re.compile(r'^  File "([^"\n]+)", line (\d{1,9}) in (.+)', re.M)
 MAX_FRAMES = 400
 # Folders of the user's code, below a digest, and folders of libraries and the chart.
 SCRIPTS = re.compile(rf"{paths.CODE}/[^/.][^/]*/")
@@ -91,7 +91,7 @@ def find_place(stack: str) -> str:
     That is the innermost frame of the user's own code, else the innermost frame outside of
     libraries.
     """
-    frames = [frame.groups() for frame in islice(FRAME.finditer(stack), MAX_FRAMES)]
+    frames = [frame.groups() for frame in islice(STACK_FRAME.finditer(stack), MAX_FRAMES)]
     script_frames = [frame for frame in frames if SCRIPTS.match(frame[0])]
     others = [frame for frame in frames if not any(part in frame[0] for part in LIBRARIES)]
     for file, number, function in (script_frames or others or frames)[:1]:

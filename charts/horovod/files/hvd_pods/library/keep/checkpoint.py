@@ -13,7 +13,7 @@ from typing import Callable
 from .log import log
 from .packed_state import PackedState, StepKey, read_file
 
-OTHER = "set another OUTPUT_PATH"
+OTHER_PATH_REMEDY = "set another OUTPUT_PATH"
 
 
 class Checkpoint:
@@ -70,11 +70,12 @@ class Checkpoint:
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
-            return None, f"keep: this user cannot write checkpoints to {folder}: {OTHER}"
+            no_access = f"this user cannot write checkpoints to {folder}"
+            return None, f"keep: {no_access}: {OTHER_PATH_REMEDY}"
         try:
             packed = read_file(self.path, is_checked=is_checked)
             if wrong := find_difference(packed):
-                return None, f"keep: {wrong}: remove it, or {OTHER}"
+                return None, f"keep: {wrong}: remove it, or {OTHER_PATH_REMEDY}"
         except FileNotFoundError:
             return None, ""
         except (OSError, ValueError) as problem:

@@ -11,7 +11,7 @@ from .completion import PendingWrite, completion_thread
 from .gpu import Gpu, Memory
 from .log import log
 from .packed_content import HEADER_SIZE, Layout, PackedContent
-from .packed_state import PackedState, StepKey, fill, header_of, read_file, read_header
+from .packed_state import PackedState, StepKey, header_of, read_file, read_header, write_content
 
 # The memory of a packed state is a multiple of this many bytes, and stays where its description
 # becomes a little longer or shorter: to register new memory with a GPU takes longer than a commit.
@@ -74,7 +74,7 @@ class DoubleBuffer:
         # Nothing of this packed state counts until all of it is there.
         view[:HEADER_SIZE] = bytes(HEADER_SIZE)
         self._keys.pop(path, None)
-        fill(view, content)
+        write_content(view, content)
         header = header_of(key, content)
         wait = None
         if content.tensors:

@@ -41,13 +41,13 @@ def name_children(part: Any) -> Any:
     return part if "" in names else names
 
 
-def rebuild(part: Any, state: Any, change: Callable[[Any, Any], Any] | None = None) -> Any:
+def rebuild_tree(part: Any, state: Any, change: Callable[[Any, Any], Any] | None = None) -> Any:
     """Return a tree with the structure of `part` and the kept values.
 
     Its arrays are placed as those of the part. `change` makes each child from the children of both
     trees; without it, all children are rebuilt.
     """
-    rebuild_child = change or rebuild
+    rebuild_child = change or rebuild_tree
     names = name_children(part)
     if names is not part and isinstance(state, dict) and state.keys() == names.keys():
         tools = find_jax().tree_util
@@ -68,7 +68,7 @@ def rebuild(part: Any, state: Any, change: Callable[[Any, Any], Any] | None = No
         return rebuild_child(None, state)
     if not is_array(part) or is_array(state) or getattr(state, "shape", None) != part.shape:
         return state
-    return make(part, lambda span: state[tuple(slice(*child) for child in span)])
+    return make_array(part, lambda span: state[tuple(slice(*child) for child in span)])
 
 
 def form_of_tree(part: Any, state: Any) -> Any:
@@ -125,7 +125,7 @@ def pieces_of(array: Any) -> dict[Span, Any]:
     }
 
 
-def make(template: Any, find: Callable[[Span], Any]) -> Any:
+def make_array(template: Any, find: Callable[[Span], Any]) -> Any:
     """Return an array that is placed as `template`; `find` returns the content of a place in it."""
     jax: Any = sys.modules["jax"]
     if not getattr(template, "committed", True):

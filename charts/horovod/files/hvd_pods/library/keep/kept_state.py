@@ -21,7 +21,7 @@ from .completion import completion_thread
 from .log import log
 from .packed_content import PackedContent
 from .packed_state import KeptValues, PackedState, StepKey, find_launch
-from .parts import build_optimizer, check, is_callback, read_part, write_part
+from .parts import build_optimizer, check_part, is_callback, read_part, write_part
 from .ranks import Ranks
 from .restore_log import log_restored
 from .shard_copies import find_failure_domain
@@ -68,7 +68,7 @@ class State:
         self._part_names = list(parts)
         self.__dict__.update(parts)
         for part_name, part in parts.items():
-            check(part_name, part)
+            check_part(part_name, part)
             build_optimizer(part_name, part, parts.values())
         self._sharded_names = [part_name for part_name, part in parts.items() if find_sharded(part)]
         # What reads models and optimizers of PyTorch again.

@@ -13,7 +13,7 @@ from . import arrays
 HEADER_SIZE = 64
 # Of values that have no cycles.
 ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
-PLAIN = frozenset([type(None), bool, int, float, str])
+PLAIN_TYPES = frozenset([type(None), bool, int, float, str])
 # An array or a tensor in an outline. In JSON no text has these quotation marks, and no dict but
 # this one has this key.
 LEAF = {"leaf": 0}
@@ -119,7 +119,7 @@ class PackedContent:
             layout = layout._replace(outline=outline, description=description)
         self.layout = layout
         self.description = layout.description
-        begin = align(HEADER_SIZE + len(self.description))
+        begin = align_offset(HEADER_SIZE + len(self.description))
         self.parts: PlacedBytes = []
         self.places: list[int] = []
         for at, data in zip(layout.offsets, held):
@@ -144,7 +144,7 @@ class PackedContent:
     def _outline(self, value: Any) -> Any:
         """Return a value in JSON's types, and append its arrays and tensors to the leaves."""
         kind = type(value)
-        if kind in PLAIN:
+        if kind in PLAIN_TYPES:
             return value
         if kind in self._tensors:
             self._leaves.append(value)
@@ -156,7 +156,7 @@ class PackedContent:
             pairs = []
             for key, child in value.items():
                 # First the key, as JSON has it: it may be a leaf itself.
-                name = key if type(key) in PLAIN else self._outline(key)
+                name = key if type(key) in PLAIN_TYPES else self._outline(key)
                 if type(child) in self._tensors:
                     self._leaves.append(child)
                     pairs.append([name, LEAF])
@@ -165,7 +165,11 @@ class PackedContent:
             return {"map": pairs}
         if isinstance(value, (list, tuple)):
             name = "list" if isinstance(value, list) else "tuple"
-            return {name: [x if type(x) in PLAIN else self._outline(x) for x in value]}
+            return {
+                name: [
+                    child if type(child) in PLAIN_TYPES else self._outline(child) for child in value
+                ]
+            }
         if isinstance(value, (int, float, str)):
             return value
         self._leaves.append(value)
@@ -228,7 +232,7 @@ class PackedContent:
                 else:
                     kind, shape, size = forms[number]
                     node = {"array": kind, "shape": shape, "bytes": size}
-                offsets[number] = align(end)
+                offsets[number] = align_offset(end)
                 end = offsets[number] + size
                 texts[number] = ENCODER.encode({**node, "at": offsets[number]})
         numbers = [number for number, data in enumerate(data_of_leaves) if data is None]
@@ -236,5 +240,5 @@ class PackedContent:
         return Layout(forms, relative, orders, texts, offsets, end, seen, self._known, "", b"")
 
 
-def align(offset: int) -> int:
+def align_offset(offset: int) -> int:
     return -(-offset // HEADER_SIZE) * HEADER_SIZE

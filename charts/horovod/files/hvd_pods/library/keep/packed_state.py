@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import arrays
-from .packed_content import HEADER_SIZE, PackedContent, align
+from .packed_content import HEADER_SIZE, PackedContent, align_offset
 
 # What a packed state begins with: a mark, the key, the bytes of the description and of the whole,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
@@ -95,7 +95,7 @@ class PackedState(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a packed state of another module.
         """
-        data = align(HEADER_SIZE + PACKED_STATE_HEADER.unpack_from(self.header)[4])
+        data = align_offset(HEADER_SIZE + PACKED_STATE_HEADER.unpack_from(self.header)[4])
 
         def build(node: Any) -> Any:
             if not isinstance(node, dict):
@@ -122,7 +122,7 @@ def pack(key: StepKey, value: Any) -> bytearray:
     content = PackedContent(value)
     raw = bytearray(content.size)
     view = memoryview(raw)
-    fill(view, content)
+    write_content(view, content)
     for tensor, offset in zip(content.dense_tensors(), content.places):
         put_tensor(view, offset, tensor)
     header = header_of(key, content, zlib.crc32(view[HEADER_SIZE:]))
@@ -194,7 +194,11 @@ def notes_of(packed: PackedState) -> dict[str, str]:
     pairs = tree.get("map")
     notes = {}
     for pair in pairs if isinstance(pairs, list) else []:
-        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair):
+        if (
+            isinstance(pair, list)
+            and len(pair) == 2
+            and all(isinstance(text, str) for text in pair)
+        ):
             notes[pair[0]] = pair[1]
     return notes
 
@@ -207,7 +211,7 @@ def summed_header(packed: PackedState, checksum: int) -> bytes:
     return (header + SUM.pack(zlib.crc32(header))).ljust(HEADER_SIZE, b"\0")
 
 
-def fill(view: memoryview, content: PackedContent) -> None:
+def write_content(view: memoryview, content: PackedContent) -> None:
     """Write the description of a packed state, and those of its arrays that the CPU reads."""
     view[HEADER_SIZE : HEADER_SIZE + len(content.description)] = content.description
     for offset, part in content.parts:

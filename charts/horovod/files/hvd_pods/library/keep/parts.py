@@ -12,11 +12,11 @@ from .jax_arrays import (
     is_spread,
     is_too_old,
     name_children,
-    rebuild,
+    rebuild_tree,
 )
-from .packed_content import PLAIN
+from .packed_content import PLAIN_TYPES
 from .packed_state import UNUSABLE, PackedState
-from .shard_parts import KERAS, REFUSED_TYPES, find_sharded, leaves
+from .shard_parts import KERAS, REFUSED_TYPES, find_leaves, find_sharded
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
@@ -51,7 +51,7 @@ def _is_seed(variable: Any) -> bool:
 
 def read_part(part: Any, seeds: list[Any]) -> Any:
     """Return the state to keep of a part; append the variables with random numbers to `seeds`."""
-    if type(part) in PLAIN:
+    if type(part) in PLAIN_TYPES:
         return part
     part = name_children(part)
     if hasattr(part, "state_dict"):
@@ -94,7 +94,7 @@ def write_part(part: Any, state: Any) -> Any:
         # A checkpoint may come from anybody: it sets nothing else.
         vars(part).update({name: state[name] for name in LEARNED if name in state})
     else:
-        return rebuild(part, state, write_part)
+        return rebuild_tree(part, state, write_part)
     return part
 
 
@@ -113,7 +113,7 @@ def form_of(part: Any, state: Any) -> Any:
     return form
 
 
-def check(name: str, part: Any) -> None:
+def check_part(name: str, part: Any) -> None:
     """Raise ValueError for a part that has no variables yet, or whose shards are not kept.
 
     Also for arrays of a version of JAX that is too old for several processes.
@@ -127,7 +127,7 @@ def check(name: str, part: Any) -> None:
     values = [
         getattr(variable, "value", None) for variable in variables_of(name_children(part)) or ()
     ]
-    if any(map(is_too_old, [*leaves(part), *values])):
+    if any(map(is_too_old, [*find_leaves(part), *values])):
         raise ValueError(
             f"keep: {name} has arrays of JAX in several processes, which keep does not support "
             f"with this version of it: install JAX {OLDEST_JAX_VERSION} or newer"
@@ -149,7 +149,9 @@ def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:
         return
     if getattr(part, "built", getattr(part, "_built", False)):
         return
-    trained = [m.trainable_variables for m in parts if hasattr(m, "trainable_variables")]
+    trained = [
+        model.trainable_variables for model in parts if hasattr(model, "trainable_variables")
+    ]
     build = getattr(part, "build", getattr(part, "_create_all_weights", None))
     if len(trained) != 1 or build is None:
         raise ValueError(

@@ -6,7 +6,7 @@ import os
 from typing import Sequence
 
 from .agreement import Agreement
-from .checkpoint import OTHER
+from .checkpoint import OTHER_PATH_REMEDY
 from .log import log
 from .packed_state import PackedState
 
@@ -38,7 +38,7 @@ def _log_packed(agreed: Agreement, packed: PackedState) -> None:
     step = agreed.key.step
     notes = f", sent to {agreed.lacking}" if agreed.lacking else ""
     if agreed.key.series < 0:
-        notes += f"; another run has left it: to begin anew, {OTHER}"
+        notes += f"; another run has left it: to begin anew, {OTHER_PATH_REMEDY}"
     if agreed.shard_holders:
         notes += f"; shards of {len(agreed.shard_holders)} ranks are divided anew"
     log(f"continues after step {step}, found in {packed.place}{notes}")

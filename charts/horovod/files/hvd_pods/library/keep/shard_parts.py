@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .arrays import numpy_module
-from .jax_arrays import is_array, is_spread, make, name_children, pieces_of, rebuild
+from .jax_arrays import is_array, is_spread, make_array, name_children, pieces_of, rebuild_tree
 from .packed_state import UNUSABLE, PackedState, ShardPlace, StepKey, read_packed
 from .ranks import Ranks
 
@@ -38,7 +38,7 @@ def find_sharded(part: Any) -> set[str]:
     """Return the types because of which each rank has another shard of a part."""
     modules = part.modules() if _is_module(part) else ()
     parameters = [*_parameters_of(part), *(part.parameters() if modules else ())]
-    every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves(part)]
+    every = [part, getattr(part, "optimizer", None), *modules, *parameters, *find_leaves(part)]
     kinds = {kind.__name__ for leaf in every for kind in type(leaf).__mro__} & {
         *SHARDED_TYPES,
         *REFUSED_TYPES,
@@ -57,7 +57,7 @@ def _parameters_of(optimizer: Any) -> list[Any]:
     return [parameter for group in groups for parameter in group["params"]]
 
 
-def leaves(tree: Any) -> Iterator[Any]:
+def find_leaves(tree: Any) -> Iterator[Any]:
     """Yield the leaves of a tree.
 
     A leaf is a sharded tensor, or a value that is no map, list, tuple or node of JAX.
@@ -65,9 +65,9 @@ def leaves(tree: Any) -> Iterator[Any]:
     tree = name_children(tree)
     if isinstance(tree, (list, tuple)):
         for child in tree:
-            yield from leaves(child)
+            yield from find_leaves(child)
     elif isinstance(tree, Mapping) and LOCAL not in tree:
-        yield from leaves([*tree.values()])
+        yield from find_leaves([*tree.values()])
     else:
         yield tree
 
@@ -111,7 +111,7 @@ def write_shard(part: Any, state: Any) -> Any:
         return part
     state = _walk(_make_whole, state, templates_of(inner))
     if not hasattr(inner, "load_state_dict"):
-        return rebuild(part, state)
+        return rebuild_tree(part, state)
     inner.load_state_dict(state)
     if inner is not part:
         for outer, group in zip(part.param_groups, inner.param_groups):
@@ -192,11 +192,11 @@ def _make_whole(value: Any, template: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "spans" in value:
-        return make(template, dict(zip(value["spans"], value[LOCAL])).__getitem__)
+        return make_array(template, dict(zip(value["spans"], value[LOCAL])).__getitem__)
     return _distribute(value, template)
 
 
-def divide(
+def divide_shards(
     ranks: Ranks,
     key: StepKey,
     holders: Sequence[int],
@@ -271,9 +271,9 @@ def _pieces(node: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
         if match[1] is not None:
             # As torch.chunk, of what the dimensions of the mesh before have left.
             begin, end = span[int(match[1])]
-            each = -(-(end - begin) // size)
-            first = min(begin + at * each, end)
-            span[int(match[1])] = first, min(first + each, end)
+            share = -(-(end - begin) // size)
+            first = min(begin + at * share, end)
+            span[int(match[1])] = first, min(first + share, end)
     if [end - begin for begin, end in span] != [*node[LOCAL].shape]:
         raise ValueError(f"keep: a shard of {node[LOCAL].shape} is not where {span} says")
     yield span, node[LOCAL]
@@ -327,12 +327,12 @@ def form_of_shard(part: Any, tree: Any) -> list[str]:
         is_divided = all(map(_is_distributed, parameters)) and all(
             _is_placed_as(parameters[number], leaf)
             for number, state in tree["state"].items()
-            for leaf in leaves(state)
+            for leaf in find_leaves(state)
         )
     else:
         whole, same = (_form(tree, is_whole=is_whole) for is_whole in (True, False))
         is_divided = not _flat_tensors(part)
-    is_divided = is_divided and all(map(_is_known, leaves(tree)))
+    is_divided = is_divided and all(map(_is_known, find_leaves(tree)))
     forms = [whole if is_divided else None, same]
     return [hashlib.sha256(repr(leaf).encode()).hexdigest()[:16] if leaf else "" for leaf in forms]
 
@@ -357,7 +357,7 @@ def _form(tree: Any, *, is_whole: bool) -> Any:
     if isinstance(tree, Mapping) and LOCAL in tree:
         if is_whole:
             return [tree["shape"], tree["dtype"]] if "dtype" in tree else tree["shape"]
-        local = [tuple(child.shape) for child in leaves(tree[LOCAL])]
+        local = [tuple(child.shape) for child in find_leaves(tree[LOCAL])]
         return local, [tree[key] for key in sorted(tree.keys() - {LOCAL, "stride"})]
     if isinstance(tree, (list, tuple)):
         tree = dict(enumerate(tree))

@@ -20,7 +20,7 @@ from .packed_state import KeptValues, PackedState, ShardPlace, StepKey, pack
 from .ranks import Ranks, find_sharded_ranks
 from .shard_copies import CommitOutcome, Copies
 from .shard_parts import (
-    divide,
+    divide_shards,
     find_division,
     find_shard_difference,
     form_of_shard,
@@ -107,7 +107,7 @@ class ShardedState(StateKind):
     ) -> Mapping[str, Any] | None:
         """Return this rank's shards of the step, divided anew if they are of other ranks."""
         if agreed.shard_holders:
-            return divide(
+            return divide_shards(
                 ranks, agreed.key, agreed.shard_holders, states.of_other_sizes, parts.sharded
             )
         packed = send_own_states(ranks, agreed, states)

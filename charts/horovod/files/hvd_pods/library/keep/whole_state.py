@@ -11,7 +11,7 @@ from .jax_arrays import find_jax, names_axis
 from .packed_content import PackedContent
 from .packed_state import KeptValues, pack
 from .ranks import JaxRanks, Ranks, find_ranks
-from .shard_parts import leaves
+from .shard_parts import find_leaves
 from .state_kind import Parts, StateKind
 
 
@@ -72,7 +72,7 @@ class WholeState(StateKind):
             return ""
         ranks = find_ranks()
         is_alone = isinstance(ranks, JaxRanks) and ranks.size == 1
-        is_divided = is_alone and any(map(names_axis, leaves([*parts.alike.values()])))
+        is_divided = is_alone and any(map(names_axis, find_leaves([*parts.alike.values()])))
         return "1" if is_divided else ""
 
     def find_readable_states(self, ranks: Ranks, parts: Parts) -> ReadableStates:

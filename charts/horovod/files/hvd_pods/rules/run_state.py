@@ -294,7 +294,9 @@ class RunState:
         idle = {
             rank: notice["at"] - notice["seconds"] for rank, notice in launch.idle_ranks.items()
         }
-        return min(lasting, key=lambda s: (s.since, idle.get(s.rank, 0.0)), default=None)
+        return min(
+            lasting, key=lambda stall: (stall.since, idle.get(stall.rank, 0.0)), default=None
+        )
 
     @property
     def last_step(self) -> float:
