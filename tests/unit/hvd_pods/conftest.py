@@ -18,9 +18,9 @@ from tests.support.fakes.api import FakeApi
 from tests.support.fakes.server import Certificates
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
-from tests.unit.hvd_pods.workers import Workers
+from tests.unit.hvd_pods.support.master_pod import MasterPod
+from tests.unit.hvd_pods.support.workers import Workers
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -23,5 +23,7 @@ def test_files_that_the_programs_name_exist() -> None:
     }
     assert len(named) > 30
     folders = (POD_PROGRAMS, CHART, ROOT)
-    missing = [pair for pair in named if not any((each / pair[1]).is_file() for each in folders)]
+    missing = [
+        pair for pair in named if not any((folder / pair[1]).is_file() for folder in folders)
+    ]
     assert sorted(missing) == []

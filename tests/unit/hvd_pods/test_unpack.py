@@ -44,7 +44,7 @@ class Container:
         text = before + TEXT.replace("/horovod/archive/programs.tgz", str(self.archive))
         text = text.replace("/horovod/bin/hvd_pods", str(self.programs))
         text = text.replace("/dev/termination-log", str(self.root / "message"))
-        arguments = [one.replace("PROGRAMS", str(self.programs)) for one in ARGUMENTS]
+        arguments = [argument.replace("PROGRAMS", str(self.programs)) for argument in ARGUMENTS]
         command = [sys.executable, "-I", "-S", "-c", text, self.sha256, *arguments]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return subprocess.run(
@@ -91,7 +91,7 @@ def test_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None
     done = make_container(tmp_path, {**PRINTS, name: b""}).start()
     assert done.returncode == os.EX_CONFIG
     assert name in done.stderr
-    assert {one.name for one in tmp_path.iterdir()} == {"programs.tgz", "hvd_pods", "message"}
+    assert {path.name for path in tmp_path.iterdir()} == {"programs.tgz", "hvd_pods", "message"}
 
 
 FAKE = "import sys\nsys.modules['_ssl'] = type('', (), {})\n"
@@ -152,7 +152,7 @@ def test_restarted_container_has_nothing_of_the_one_before(container: Container)
     (container.programs / "linked").symlink_to(elsewhere)
     folder.chmod(0)
     assert container.start().stdout.startswith("runs")
-    assert {one.name for one in container.programs.iterdir()} == {"master"}
+    assert {path.name for path in container.programs.iterdir()} == {"master"}
     assert (elsewhere / "kept").exists()
 
 
@@ -161,11 +161,11 @@ def test_programs_are_read_only_and_leave_nothing_compiled(tmp_path: Path, packa
     container = make_container(tmp_path, {**PRINTS, f"{package}/one.py": b"", "VERSION": b""})
     assert container.start().returncode == 0
     folder = container.programs / package
-    files = [one for one in folder.iterdir() if one.name != "main.py"]
-    assert {one.name for one in files} == {"one.py", "__pycache__"}
-    assert {one.stat().st_mode for one in files} == {0o100444}
-    folders = [one for one in container.programs.rglob("*") if one.is_dir()]
-    assert {one.stat().st_mode for one in folders} == {0o040555}
+    files = [path for path in folder.iterdir() if path.name != "main.py"]
+    assert {path.name for path in files} == {"one.py", "__pycache__"}
+    assert {path.stat().st_mode for path in files} == {0o100444}
+    folders = [path for path in container.programs.rglob("*") if path.is_dir()]
+    assert {path.stat().st_mode for path in folders} == {0o040555}
 
 
 def test_start_suits_python_3_8() -> None:

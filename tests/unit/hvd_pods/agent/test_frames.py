@@ -109,6 +109,17 @@ def raw(ends: tuple[Keys, Keys]) -> Iterator[RawWorker]:
         yield made
 
 
+def read_to_the_end(end: Channel) -> tuple[Frames, OSError]:
+    """Return all frames that come, and why there are no more."""
+    found: Frames = []
+    for _ in range(100):
+        try:
+            found.extend(end.receive())
+        except OSError as problem:
+            return found, problem
+    raise AssertionError(f"the connection continues after {found}")
+
+
 def test_both_ends_show_their_certificates(both: Both, release: ReleaseKeys) -> None:
     assert has_name(both.worker.certificate(), release.master_name)
     assert has_name(both.master.certificate(), release.worker_name)
@@ -159,17 +170,6 @@ def test_frame_that_would_be_too_long_is_refused_before_it_comes(raw: RawWorker)
     raw.worker.sendall(frames.FRAME_HEADER.pack(frames.OUTPUT, frames.MAX_FRAME_BYTES + 1))
     with pytest.raises(frames.ProtocolError):
         raw.pass_on(1)
-
-
-def read_to_the_end(end: Channel) -> tuple[Frames, OSError]:
-    """Return all frames that come, and why there are no more."""
-    found: Frames = []
-    for _ in range(100):
-        try:
-            found.extend(end.receive())
-        except OSError as problem:
-            return found, problem
-    raise AssertionError(f"the connection continues after {found}")
 
 
 def test_frames_before_a_problem_are_taken(raw: RawWorker) -> None:

@@ -34,6 +34,17 @@ JSON = st.recursive(
 )
 
 
+def check_usable(parsed: StartRequest) -> None:
+    """What is let through can be given to a program."""
+    environment = parsed.environment({}, 1)
+    assert set(environment) <= {"HVD_RUN_ID", "HVD_ATTEMPT", "HVD_FENCE", *ALLOWED}
+    given = "".join([*parsed.argv, *environment.values()])
+    assert "\0" not in given
+    assert given.encode("utf-8", "surrogateescape") or not given
+    assert len(parsed.digest()) == 12
+    assert 0 <= parsed.stay <= MAX_REQUEST_NUMBER
+
+
 @given(request=REQUESTS)
 @pytest.mark.fuzz
 def test_request_that_is_sent_is_the_one_that_is_read(request: StartRequest) -> None:
@@ -73,17 +84,6 @@ def test_request_with_any_value_in_a_field_is_good_or_refused(
         parsed = requests.parse(json.dumps(document).encode(), NONCE)
         assert name not in ("nonce", "more") or value == NONCE
         check_usable(parsed)
-
-
-def check_usable(parsed: StartRequest) -> None:
-    """What is let through can be given to a program."""
-    environment = parsed.environment({}, 1)
-    assert set(environment) <= {"HVD_RUN_ID", "HVD_ATTEMPT", "HVD_FENCE", *ALLOWED}
-    given = "".join([*parsed.argv, *environment.values()])
-    assert "\0" not in given
-    assert given.encode("utf-8", "surrogateescape") or not given
-    assert len(parsed.digest()) == 12
-    assert 0 <= parsed.stay <= MAX_REQUEST_NUMBER
 
 
 def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:

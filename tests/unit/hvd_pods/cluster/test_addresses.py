@@ -19,10 +19,10 @@ from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.call_limits import ONCE
-from tests.unit.hvd_pods.workers import SLICES
+from tests.unit.hvd_pods.support.call_limits import ONCE
+from tests.unit.hvd_pods.support.workers import SLICES
 
-WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
+WORKER, OTHER = (Worker(f"w-{number}", f"w-{number}.hvd", 1, "w", "r1") for number in (0, 1))
 IPV4 = "10.0.0.7"
 IPV6 = "fd00::7"
 GROUP = {"stateful_set": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
@@ -46,7 +46,7 @@ class Follower:
     @property
     def threads(self) -> set[str]:
         own = {*threading.enumerate()} - self._before
-        return {item.name for item in own if item.name.startswith(("look-up", "follow-"))}
+        return {thread.name for thread in own if thread.name.startswith(("look-up", "follow-"))}
 
     def follow_slices(self, pauses: Pauses = SHORT) -> None:
         self.source = SliceAddresses(kube.Api(ONCE), RUN, pauses)
@@ -100,6 +100,16 @@ def slices(api_server: FakeApi, follower: Follower) -> Follower:
     put_slice(api_server, "x", OTHER, IPV4, service="other")
     follower.follow_slices()
     api_server.wait_for_watch(SLICES)
+    return follower
+
+
+@pytest.fixture
+def resolved(follower: Follower, names: Names) -> Follower:
+    """Two workers whose names resolve, followed in DNS."""
+    names.update({WORKER.address: [IPV6, "10.0.0.3"], OTHER.address: ["10.0.0.5"]})
+    follower.follow_dns(WORKER, OTHER)
+    follower.wait_for(WORKER, "10.0.0.3")
+    follower.wait_for(OTHER, "10.0.0.5")
     return follower
 
 
@@ -186,7 +196,9 @@ def test_nothing_is_missed_after_a_watch_ends(
     put_slice(api_server, "s1", WORKER, "10.0.0.9")
     slices.wait_for(WORKER, "10.0.0.9")
     requests = api_server.asked("GET", SLICES)
-    first, second = (r.query["resourceVersion"] for r in requests if "watch" in r.query)
+    first, second = (
+        request.query["resourceVersion"] for request in requests if "watch" in request.query
+    )
     assert int(second) > int(first), "the version was too old to watch from"
 
 
@@ -249,17 +261,10 @@ def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
     api_server.wait(lambda: len(asked) == 6)
     # The pauses are random, from the half of each to the whole.
     least = [0.01, 0.02, 0.04, 0.04, 1.0]
-    assert all(b - a >= pause for (a, b), pause in zip(pairwise(asked), least, strict=True))
-
-
-@pytest.fixture
-def resolved(follower: Follower, names: Names) -> Follower:
-    """Two workers whose names resolve, followed in DNS."""
-    names.update({WORKER.address: [IPV6, "10.0.0.3"], OTHER.address: ["10.0.0.5"]})
-    follower.follow_dns(WORKER, OTHER)
-    follower.wait_for(WORKER, "10.0.0.3")
-    follower.wait_for(OTHER, "10.0.0.5")
-    return follower
+    assert all(
+        later - earlier >= pause
+        for (earlier, later), pause in zip(pairwise(asked), least, strict=True)
+    )
 
 
 def test_dns_reports_the_ipv4_address_and_nothing_else(resolved: Follower) -> None:

@@ -46,6 +46,55 @@ def release() -> Release:
     )
 
 
+def parse(certificate: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(certificate)
+
+
+def extension(certificate: x509.Certificate, kind: type[One]) -> One:
+    return certificate.extensions.get_extension_for_class(kind).value
+
+
+def is_critical(certificate: x509.Certificate, kind: type[One]) -> bool:
+    return certificate.extensions.get_extension_for_class(kind).critical
+
+
+def common_name(name: x509.Name) -> str | bytes:
+    (attribute,) = name
+    assert attribute.oid == NameOID.COMMON_NAME
+    return attribute.value
+
+
+@pytest.fixture(params=[0, 1], ids=OWNERS)
+def files(release: Release, request: pytest.FixtureRequest) -> Files:
+    """What one of the two Secrets has."""
+    found: Files = release[request.param]
+    return found
+
+
+def allowed_uses(certificate: x509.Certificate) -> set[str]:
+    usage = extension(certificate, x509.KeyUsage)
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
+    more = ("key_agreement", "key_cert_sign", "crl_sign")
+    return {name for name in (*names, *more) if getattr(usage, name)}
+
+
+def texts(release: Release) -> list[bytes]:
+    """All certificates of a release."""
+    return [files[name] for files in release for name in ("tls.crt", "ca.crt")]
+
+
+def identify(certificate: x509.Certificate) -> bytes:
+    point = certificate.public_key().public_bytes(
+        serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
+    )
+    return hashlib.sha256(point).digest()[:20]
+
+
+def with_authority(files: Files, authority: Files) -> Files:
+    """These keys, where the other side trusts another authority."""
+    return {**files, "ca.crt": authority["ca.crt"]}
+
+
 @pytest.mark.parametrize(
     "number", [1, 2, 3, 5, 2**128, 2**255, 2**255 + 1, ORDER - 2, ORDER - 1, ORDER // 2]
 )
@@ -80,24 +129,6 @@ def test_a_year_has_four_digits_from_2050_on(moment: dt.datetime, encoded: bytes
     assert certificates.encode_time(moment.timestamp()) == encoded
 
 
-def parse(certificate: bytes) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(certificate)
-
-
-def extension(certificate: x509.Certificate, kind: type[One]) -> One:
-    return certificate.extensions.get_extension_for_class(kind).value
-
-
-def is_critical(certificate: x509.Certificate, kind: type[One]) -> bool:
-    return certificate.extensions.get_extension_for_class(kind).critical
-
-
-def common_name(name: x509.Name) -> str | bytes:
-    (attribute,) = name
-    assert attribute.oid == NameOID.COMMON_NAME
-    return attribute.value
-
-
 @pytest.mark.parametrize(
     ("number", "role", "name", "usage"),
     [
@@ -114,13 +145,6 @@ def test_a_certificate_is_for_one_name_and_one_use(
     assert common_name(certificate.subject) == role.common_name
     assert [*extension(certificate, x509.SubjectAlternativeName)] == [x509.DNSName(name)]
     assert [*extension(certificate, x509.ExtendedKeyUsage)] == [usage]
-
-
-@pytest.fixture(params=[0, 1], ids=OWNERS)
-def files(release: Release, request: pytest.FixtureRequest) -> Files:
-    """What one of the two Secrets has."""
-    found: Files = release[request.param]
-    return found
 
 
 def test_a_certificate_signs_no_other_one(files: Files) -> None:
@@ -146,31 +170,12 @@ def test_authorities_and_certificates_have_names_of_their_own(release: Release) 
     assert len(set(owners)) == 4, "OpenSSL finds an authority by its name first"
 
 
-def allowed_uses(certificate: x509.Certificate) -> set[str]:
-    usage = extension(certificate, x509.KeyUsage)
-    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
-    more = ("key_agreement", "key_cert_sign", "crl_sign")
-    return {name for name in (*names, *more) if getattr(usage, name)}
-
-
-def texts(release: Release) -> list[bytes]:
-    """All certificates of a release."""
-    return [files[name] for files in release for name in ("tls.crt", "ca.crt")]
-
-
 @pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
 def test_certificates_name_keys_as_rfc_7093_says(files: Files, name: str) -> None:
     certificate = parse(files[name])
     assert extension(certificate, x509.SubjectKeyIdentifier).digest == identify(certificate)
     signer = extension(certificate, x509.AuthorityKeyIdentifier).key_identifier
     assert signer == identify(parse(files["ca.crt"]))
-
-
-def identify(certificate: x509.Certificate) -> bytes:
-    point = certificate.public_key().public_bytes(
-        serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
-    )
-    return hashlib.sha256(point).digest()[:20]
 
 
 @pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
@@ -200,11 +205,6 @@ def test_a_name_that_is_no_dns_name_is_refused() -> None:
 def test_master_and_worker_accept_each_other_strictly(release: Release, tmp_path: Path) -> None:
     keys.check_handshake(release.master, release.worker, MASTER_NAME, WORKER_NAME, tmp_path)
     assert not [*tmp_path.iterdir()], "no key is left behind"
-
-
-def with_authority(files: Files, authority: Files) -> Files:
-    """These keys, where the other side trusts another authority."""
-    return {**files, "ca.crt": authority["ca.crt"]}
 
 
 def test_a_worker_s_key_is_refused_where_the_master_s_is_asked(

@@ -13,7 +13,7 @@ from hvd_pods.cluster.job_events import JobEvents
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.server import Handler
-from tests.unit.hvd_pods.call_limits import ONCE
+from tests.unit.hvd_pods.support.call_limits import ONCE
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvent
     assert event["metadata"]["name"] < second["metadata"]["name"]
 
 
-def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
+def test_silent_api_server_delays_no_training_and_no_end(
     api_server: FakeApi,
 ) -> None:
     events = JobEvents(kube.Api(ONCE), close_timeout_seconds=0.01)

@@ -16,15 +16,75 @@ from hvd_pods.cluster import kube
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.call_limits import ONCE, PATIENT
+from tests.unit.hvd_pods.support.call_limits import ONCE, PATIENT
 
 POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
+MINUTE = 60.0
+# When the clock of the tests begins.
+BEGAN = 1000.0
+HOUR = 60 * MINUTE
 
 
 @pytest.fixture
 def api(api_server: FakeApi) -> kube.Api:
     api_server.put("core/pods", POD)
     return kube.Api(ONCE)
+
+
+def put_pods(api_server: FakeApi, names: str) -> None:
+    for name in names:
+        api_server.put("core/pods", {"metadata": {"name": name}})
+
+
+class Clock:
+    """Time passes when the process sleeps, and only then."""
+
+    def __init__(self) -> None:
+        self.now = BEGAN
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock for calls, whose pauses are the longest of the random ones."""
+    made = Clock()
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    return made
+
+
+def fail_until(api_server: FakeApi, clock: Clock, end: float, failure: faults.Failure) -> None:
+    """Let every read of pods fail until `end`."""
+
+    def fail(handler: Any) -> None:
+        api_server.fail("GET", "core/pods", fail)
+        if clock.now < end:
+            failure(handler)
+        else:
+            handler.send_json(200, POD)
+
+    api_server.fail("GET", "core/pods", fail)
+
+
+def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | None = None) -> int:
+    """How often a read that fails is tried until it is given up."""
+    asked = len(api_server.requests)
+    with pytest.raises(kube.ApiError):
+        api.get("core/pods/a", retry_seconds)
+    return len(api_server.requests) - asked
+
+
+@pytest.fixture
+def away(api_server: FakeApi, clock: Clock) -> kube.Api:
+    """The calls to an API server that is away for an hour; one was given up."""
+    api = kube.Api(clock=clock)
+    fail_until(api_server, clock, clock.now + HOUR, faults.status(503))
+    assert count_requests(api, api_server) > 1
+    return api
 
 
 @pytest.mark.parametrize("api_server", ["127.0.0.1", "::1"], indirect=True)
@@ -59,11 +119,6 @@ def test_a_list_has_what_the_query_selects_and_the_version_to_watch_from(
     assert version.isdecimal()
     (request,) = api_server.requests
     assert request.query == {"fieldSelector": "metadata.name=a", "limit": "500"}
-
-
-def put_pods(api_server: FakeApi, names: str) -> None:
-    for name in names:
-        api_server.put("core/pods", {"metadata": {"name": name}})
 
 
 def test_a_long_list_is_read_in_parts(api: kube.Api, api_server: FakeApi) -> None:
@@ -126,9 +181,6 @@ def test_the_api_is_verified_alike_on_every_python(
     assert len(api_server.requests) == 1
 
 
-MINUTE = 60.0
-# When the clock of the tests begins.
-BEGAN = 1000.0
 TEMPORARY: dict[str, faults.Failure] = {
     "500": faults.status(500),
     "503": faults.status(503),
@@ -143,48 +195,6 @@ TEMPORARY: dict[str, faults.Failure] = {
     "cut JSON": faults.text(200, '{"cut'),
     "nothing": faults.text(200, "{}"),
 }
-
-
-class Clock:
-    """Time passes when the process sleeps, and only then."""
-
-    def __init__(self) -> None:
-        self.now = BEGAN
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock for calls, whose pauses are the longest of the random ones."""
-    made = Clock()
-    monkeypatch.setattr(random, "uniform", lambda low, high: high)
-    return made
-
-
-def fail_until(api_server: FakeApi, clock: Clock, end: float, failure: faults.Failure) -> None:
-    """Let every read of pods fail until `end`."""
-
-    def fail(handler: Any) -> None:
-        api_server.fail("GET", "core/pods", fail)
-        if clock.now < end:
-            failure(handler)
-        else:
-            handler.send_json(200, POD)
-
-    api_server.fail("GET", "core/pods", fail)
-
-
-def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | None = None) -> int:
-    """How often a read that fails is tried until it is given up."""
-    asked = len(api_server.requests)
-    with pytest.raises(kube.ApiError):
-        api.get("core/pods/a", retry_seconds)
-    return len(api_server.requests) - asked
 
 
 @pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
@@ -212,20 +222,8 @@ def test_what_will_not_pass_is_not_repeated(api_server: FakeApi, code: int) -> N
     assert not api.is_away
 
 
-HOUR = 60 * MINUTE
-
-
-@pytest.fixture
-def away(api_server: FakeApi, clock: Clock) -> kube.Api:
-    """The calls to an API server that is away for an hour; one was given up."""
-    api = kube.Api(clock=clock)
-    fail_until(api_server, clock, clock.now + HOUR, faults.status(503))
-    assert count_requests(api, api_server) > 1
-    return api
-
-
 @pytest.mark.slow
-def test_an_api_server_that_stays_away_is_given_up_after_a_quarter_of_an_hour(
+def test_absent_api_server_is_given_up_after_a_quarter_of_an_hour(
     away: kube.Api, clock: Clock
 ) -> None:
     assert 14 * MINUTE < clock.now - BEGAN <= 15 * MINUTE

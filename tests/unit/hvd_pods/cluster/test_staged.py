@@ -11,8 +11,8 @@ from hvd_pods.shared.run import Pod, Run, Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.call_limits import ONCE
-from tests.unit.hvd_pods.master_pod import read_log
+from tests.unit.hvd_pods.support.call_limits import ONCE
+from tests.unit.hvd_pods.support.master_pod import read_log
 
 NODE_LIST = "horovod-staged-1"
 GROUP = {"stateful_set": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}

@@ -15,8 +15,8 @@ from hvd_pods.rules.run_state import Assignment
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
+from tests.unit.hvd_pods.support.call_limits import ONCE
 
 Capture = pytest.CaptureFixture[str]
 
@@ -29,7 +29,10 @@ def put_number(api_server: FakeApi, **numbers: int) -> None:
 
 def replicas(api_server: FakeApi) -> tuple[int, int]:
     """The numbers of workers of hvd-cpu and hvd-gpu."""
-    found = {i["metadata"]["name"]: i["spec"]["replicas"] for i in api_server.items("statefulsets")}
+    found = {
+        item["metadata"]["name"]: item["spec"]["replicas"]
+        for item in api_server.items("statefulsets")
+    }
     return found["hvd-cpu"], found["hvd-gpu"]
 
 
@@ -50,6 +53,53 @@ ADAPTIVE = [
 def api(api_server: FakeApi) -> kube.Api:
     put_number(api_server, cpu=2, gpu=0)
     return kube.Api(ONCE)
+
+
+def event(name: str, message: str, owner: str = "hvd-cpu", **more: Any) -> dict[str, Any]:
+    about = {"kind": "StatefulSet", "name": owner}
+    fixed = {"metadata": {"name": name}, "involvedObject": about, "reason": "FailedCreate"}
+    return {**fixed, "message": message, **more}
+
+
+@pytest.fixture
+def evictions(api: kube.Api, api_server: FakeApi) -> kube.Api:
+    """The API server, which has events about two pods of one name."""
+    about = {"kind": "Pod", "name": "hvd-cpu-0"}
+    for uid, message in (("u0", "an earlier pod's"), ("u1", "exceeds the limit\n1Gi")):
+        api_server.put(
+            "core/events",
+            event(uid, message, reason="Evicted", involvedObject={**about, "uid": uid}),
+        )
+    return api
+
+
+class Master:
+    """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
+
+    def __init__(self, api: kube.Api) -> None:
+        self.taken = RecordedEvents()
+        assignment = Assignment(make_run(), "own", "hvd-master-1", "uid-1")
+        self.effects = EffectRunner(assignment, api, JobEvents(None), self.taken)
+
+    def do(self, *effects: Effect) -> None:
+        for effect in effects:
+            self.effects.carry_out(effect)
+
+    def list_pods(self, *missing: str) -> PodsListed:
+        """List the pods, when all that was asked for before is done."""
+        number = len(self.taken.of(PodsListed)) + 1
+        self.do(ListPods(2, missing))
+        return self.taken.wait_for(PodsListed, number)
+
+
+@pytest.fixture
+def master(api: kube.Api) -> Master:
+    return Master(api)
+
+
+def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> None:
+    labels = {"app.kubernetes.io/instance": "hvd"}
+    api_server.put("pods", {"metadata": {"name": name, "uid": uid, "labels": labels}, **parts})
 
 
 @pytest.mark.parametrize(
@@ -86,7 +136,7 @@ def test_workers_stay_while_the_api_server_is_away(
     assert len(api_server.requests) == 1
 
 
-def test_workers_that_cannot_be_scaled_to_zero_are_named_and_the_others_are_scaled(
+def test_workers_that_cannot_be_scaled_are_named_and_others_are_scaled(
     api: kube.Api, api_server: FakeApi, capsys: Capture
 ) -> None:
     put_number(api_server, gpu=3)
@@ -96,12 +146,6 @@ def test_workers_that_cannot_be_scaled_to_zero_are_named_and_the_others_are_scal
     assert "503" in output
     assert "kubectl scale statefulset --replicas 0 hvd-cpu\n" in output
     assert replicas(api_server) == (2, 0)
-
-
-def event(name: str, message: str, owner: str = "hvd-cpu", **more: Any) -> dict[str, Any]:
-    about = {"kind": "StatefulSet", "name": owner}
-    fixed = {"metadata": {"name": name}, "involvedObject": about, "reason": "FailedCreate"}
-    return {**fixed, "message": message, **more}
 
 
 def test_the_newest_message_counts() -> None:
@@ -129,18 +173,6 @@ def test_a_refusal_is_that_of_the_very_stateful_set(api: kube.Api, api_server: F
     assert statefulsets.creation_failure(api, "hvd-cpu") == "quota of u1"
 
 
-@pytest.fixture
-def evictions(api: kube.Api, api_server: FakeApi) -> kube.Api:
-    """The API server, which has events about two pods of one name."""
-    about = {"kind": "Pod", "name": "hvd-cpu-0"}
-    for uid, message in (("u0", "an earlier pod's"), ("u1", "exceeds the limit\n1Gi")):
-        api_server.put(
-            "core/events",
-            event(uid, message, reason="Evicted", involvedObject={**about, "uid": uid}),
-        )
-    return api
-
-
 UIDS = {"hvd-cpu-0": "u1", "hvd-cpu-1": "u2"}
 
 
@@ -162,35 +194,6 @@ def test_evictions_that_cannot_be_read_are_logged(
     assert "403" in capsys.readouterr().out
 
 
-class Master:
-    """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
-
-    def __init__(self, api: kube.Api) -> None:
-        self.taken = RecordedEvents()
-        assignment = Assignment(make_run(), "own", "hvd-master-1", "uid-1")
-        self.effects = EffectRunner(assignment, api, JobEvents(None), self.taken)
-
-    def do(self, *effects: Effect) -> None:
-        for effect in effects:
-            self.effects.carry_out(effect)
-
-    def list_pods(self, *missing: str) -> PodsListed:
-        """List the pods, when all that was asked for before is done."""
-        number = len(self.taken.of(PodsListed)) + 1
-        self.do(ListPods(2, missing))
-        return self.taken.wait_for(PodsListed, number)
-
-
-@pytest.fixture
-def master(api: kube.Api) -> Master:
-    return Master(api)
-
-
-def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> None:
-    labels = {"app.kubernetes.io/instance": "hvd"}
-    api_server.put("pods", {"metadata": {"name": name, "uid": uid, "labels": labels}, **parts})
-
-
 @pytest.mark.parametrize(
     ("code", "gone"),
     [
@@ -198,7 +201,7 @@ def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> No
         pytest.param(404, ["hvd-gpu"], id="not there"),
     ],
 )
-def test_a_statefulset_that_was_deleted_is_distinguished_from_one_without_pods(
+def test_deleted_statefulset_differs_from_one_without_pods(
     api_server: FakeApi, master: Master, code: int, gone: list[str]
 ) -> None:
     api_server.fail("GET", "apps/statefulsets/hvd-gpu/scale", faults.status(code))

@@ -30,8 +30,8 @@ from hvd_pods.shared.errors import ConfigurationError
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.release_keys import MASTER_NAME, WORKER_NAME, ReleaseKeys, keys_of_another_time
-from tests.unit.hvd_pods.common_authority import CommonAuthority
-from tests.unit.hvd_pods.programs import Program, make
+from tests.unit.hvd_pods.support.common_authority import CommonAuthority
+from tests.unit.hvd_pods.support.programs import Program, make
 
 TRUE = make(["true"])
 

@@ -25,7 +25,7 @@ from tests.support.fakes.agents import ScriptedAgents
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.release_keys import ReleaseKeys
 
-WORKERS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
+WORKERS = [Worker(f"hvd-{number}", f"hvd-{number}.svc", 2, "hvd", "r1") for number in range(2)]
 # What the agent of a worker with two slots runs, which takes nothing while it is held.
 SCRIPT = """
 while [ -e hold-$1 ]; do sleep 0.05; done
@@ -71,6 +71,72 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
 
 def own_lines(text: str) -> list[str]:
     return sorted(line for line in text.splitlines() if not line.startswith("[hvd"))
+
+
+def leave(start: Start, folder: Path, stay: str) -> None:
+    """Let a master leave its ranks, which may go on for `stay` seconds."""
+    waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
+    process = start(f"touch began-$RANK; {waits}; touch done-$RANK", stay=stay)
+    wait_until(lambda: len([*folder.glob("began-*")]) == 4, TIMEOUT, "the ranks run")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGUSR1
+
+
+def ranks_in(folder: Path) -> list[int]:
+    """The scripts that run in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").samefile(folder) and b"sh\0" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+class Store:
+    """A store that serves, and what its clients ask it for."""
+
+    def __init__(self, limits: Limits = STORE_LIMITS) -> None:
+        served = GlooStore("127.0.0.1", "s3cret", limits)
+        self.port = served.port
+        threading.Thread(target=served.serve, daemon=True).start()
+
+    def ask(self, request: str, body: bytes = b"") -> bytes:
+        """The answer to a request; empty where there is none."""
+        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT) as connection:
+            size = f"Content-Length: {len(body)}\r\n" if body else ""
+            # The store ends a stranger's connection before it has read all of it.
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{size}\r\n".encode())
+                # Horovod may send a body apart from what precedes it.
+                connection.sendall(body)
+                return b"".join(iter(lambda: connection.recv(4096), b""))
+            return b""
+
+    def status(self, request: str, body: bytes = b"") -> int:
+        """The status of the answer."""
+        return int(self.ask(request, body).split()[1])
+
+    def introduce(self, secret: str) -> bytes:
+        """What the store says to who shows it a secret."""
+        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT) as connection:
+            connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
+            return connection.recv(100)
+
+
+@pytest.fixture
+def store() -> Store:
+    """A store that knows nobody yet."""
+    return Store()
+
+
+@pytest.fixture
+def known(store: Store) -> Store:
+    """A store to which this address has shown the secret."""
+    assert store.introduce("s3cret") == b"known"
+    return store
 
 
 def test_ranks_know_their_place_and_their_lines_stay_whole(start: Start, tmp_path: Path) -> None:
@@ -136,16 +202,6 @@ def test_ranks_end_with_their_master(start: Start, tmp_path: Path, number: int, 
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 
-def leave(start: Start, folder: Path, stay: str) -> None:
-    """Let a master leave its ranks, which may go on for `stay` seconds."""
-    waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
-    process = start(f"touch began-$RANK; {waits}; touch done-$RANK", stay=stay)
-    wait_until(lambda: len([*folder.glob("began-*")]) == 4, TIMEOUT, "the ranks run")
-    process.send_signal(signal.SIGUSR1)
-    process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 128 + signal.SIGUSR1
-
-
 def test_ranks_that_are_left_continue_whatever_they_print(start: Start, tmp_path: Path) -> None:
     leave(start, tmp_path, stay="60")
     (tmp_path / "go-on").touch()
@@ -166,23 +222,15 @@ def test_worker_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: P
     assert own_lines(output) == ["0", "1", "2", "3"]
 
 
-def ranks_in(folder: Path) -> list[int]:
-    """The scripts that run in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cwd").samefile(folder) and b"sh\0" in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
-
-
 def test_places_of_workers_of_different_size_are_horovods() -> None:
     """As horovodrun numbers them: among the workers that have a rank of the same local number."""
     placed = direct.place_ranks([("a", 1), ("b", 3), ("c", 2)])
     names = ("RANK", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
-    numbers = [[int(own[f"HOROVOD_{name}"]) for name in names] for ranks in placed for own in ranks]
+    numbers = [
+        [int(variables[f"HOROVOD_{name}"]) for name in names]
+        for ranks in placed
+        for variables in ranks
+    ]
     assert numbers == [
         [0, 0, 1, 0, 3],
         [1, 0, 3, 1, 3],
@@ -192,54 +240,10 @@ def test_places_of_workers_of_different_size_are_horovods() -> None:
         [5, 1, 2, 1, 2],
     ]
     assert [ranks[0]["HOROVOD_HOSTNAME"] for ranks in placed] == ["a", "b", "c"]
-    assert {own["HOROVOD_SIZE"] for ranks in placed for own in ranks} == {"6"}
+    assert {variables["HOROVOD_SIZE"] for ranks in placed for variables in ranks} == {"6"}
 
 
 VALUE = bytes(range(256)) * 40
-
-
-class Store:
-    """A store that serves, and what its clients ask it for."""
-
-    def __init__(self, limits: Limits = STORE_LIMITS) -> None:
-        served = GlooStore("127.0.0.1", "s3cret", limits)
-        self.port = served.port
-        threading.Thread(target=served.serve, daemon=True).start()
-
-    def ask(self, request: str, body: bytes = b"") -> bytes:
-        """The answer to a request; empty where there is none."""
-        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT) as connection:
-            size = f"Content-Length: {len(body)}\r\n" if body else ""
-            # The store ends a stranger's connection before it has read all of it.
-            with contextlib.suppress(ConnectionError):
-                connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{size}\r\n".encode())
-                # Horovod may send a body apart from what precedes it.
-                connection.sendall(body)
-                return b"".join(iter(lambda: connection.recv(4096), b""))
-            return b""
-
-    def status(self, request: str, body: bytes = b"") -> int:
-        """The status of the answer."""
-        return int(self.ask(request, body).split()[1])
-
-    def introduce(self, secret: str) -> bytes:
-        """What the store says to who shows it a secret."""
-        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT) as connection:
-            connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
-            return connection.recv(100)
-
-
-@pytest.fixture
-def store() -> Store:
-    """A store that knows nobody yet."""
-    return Store()
-
-
-@pytest.fixture
-def known(store: Store) -> Store:
-    """A store to which this address has shown the secret."""
-    assert store.introduce("s3cret") == b"known"
-    return store
 
 
 @pytest.mark.promise("store takes little from a stranger")

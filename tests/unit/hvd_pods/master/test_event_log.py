@@ -47,7 +47,9 @@ def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
     put_all(event_log, [(moment, event) for moment, event, _ in world.history])
     event_log.close()
     replayed = [*replay(iter(path.read_text().splitlines()))]
-    assert [repr(effects) for *_, effects in replayed] == [repr(e) for *_, e in world.history]
+    assert [repr(effects) for *_, effects in replayed] == [
+        repr(effects) for *_, effects in world.history
+    ]
     assert repr(replayed[-1][2]) == repr(world.state)
 
 

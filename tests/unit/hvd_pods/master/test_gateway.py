@@ -142,6 +142,21 @@ def send(content: bytes, streams: list[int]) -> bytes:
     return b""
 
 
+def open_files() -> dict[int, str]:
+    """Return the descriptors of this process, and of what they are."""
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        # The one of the folder itself is closed already.
+        with suppress(OSError):
+            found[int(link.name)] = str(link.readlink())
+    return found
+
+
+def send_often(content: bytes, descriptors: list[int], times: int) -> None:
+    for _ in range(times):
+        send(content, descriptors)
+
+
 def test_only_the_pods_user_may_connect(served: Served) -> None:
     assert Path(gateway_client.GATEWAY_SOCKET).stat().st_mode & 0o777 == 0o600
 
@@ -195,21 +210,6 @@ def test_request_without_all_streams_is_refused(
 ) -> None:
     content = json.dumps(GOOD).encode() + b"\n"
     assert send(content, client.streams[:number]) == b"255\n"
-
-
-def open_files() -> dict[int, str]:
-    """Return the descriptors of this process, and of what they are."""
-    found = {}
-    for link in Path("/proc/self/fd").iterdir():
-        # The one of the folder itself is closed already.
-        with suppress(OSError):
-            found[int(link.name)] = str(link.readlink())
-    return found
-
-
-def send_often(content: bytes, descriptors: list[int], times: int) -> None:
-    for _ in range(times):
-        send(content, descriptors)
 
 
 def test_more_descriptors_than_three_are_not_kept(served: Served, client: Client) -> None:
@@ -310,7 +310,7 @@ def test_program_that_the_client_leaves_continues_for_its_time(
     wait_until(left.exists, 20, "it continues")
 
 
-def test_output_that_came_before_an_agent_connection_broke_reaches_the_client(
+def test_output_before_a_broken_agent_connection_reaches_the_client(
     served: Served, client: Client, arrived: Arrived
 ) -> None:
     """The last lines of a worker that is lost say why."""

@@ -16,7 +16,7 @@ from hvd_pods.pod import code_archive
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.master_pod import MasterPod
+from tests.unit.hvd_pods.support.master_pod import MasterPod
 
 Background = Callable[..., Any]
 # Writes the number and the fence number of each attempt, and fails until the attempt given.
@@ -42,6 +42,23 @@ def record(pod: MasterPod) -> dict[str, str]:
     return data
 
 
+@pytest.fixture
+def finished(pod: MasterPod) -> MasterPod:
+    """A pod whose training has finished."""
+    pod.install("exit 0")
+    assert pod.run() == 0
+    return pod
+
+
+@pytest.fixture
+def failed(pod: MasterPod, capfd: pytest.CaptureFixture[str]) -> MasterPod:
+    """A pod whose script has made the same mistake twice, on different ranks."""
+    pod.put_job(spec={"backoffLimit": 9})
+    pod.install(f"{{ {MISTAKE}; }} >&2; exit 1")
+    assert pod.run() == 1
+    return pod
+
+
 def test_launcher_gets_the_ranks_their_hosts_and_the_command(pod: MasterPod) -> None:
     out = pod.generated.parent
     pod.install('printf "%s\\n" "$@" >"$OUT/arguments"; cp "$OUT"/generated/hostfile "$OUT"')
@@ -51,14 +68,6 @@ def test_launcher_gets_the_ranks_their_hosts_and_the_command(pod: MasterPod) -> 
     assert arguments[-2:] == ["python", "train.py"]
     hostfile = (out / "hostfile").read_text()
     assert hostfile == "hvd-worker-0.hvd slots=2\nhvd-worker-1.hvd slots=2\n"
-
-
-@pytest.fixture
-def finished(pod: MasterPod) -> MasterPod:
-    """A pod whose training has finished."""
-    pod.install("exit 0")
-    assert pod.run() == 0
-    return pod
 
 
 def test_stages_of_a_run_are_its_events(finished: MasterPod) -> None:
@@ -80,7 +89,9 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     assert pod.run() == 0
     with (pod.generated / "events.jsonl").open() as lines:
         steps = list(event_log.replay(lines))
-    launches = [e for *_, effects in steps for e in effects if isinstance(e, StartLauncher)]
+    launches = [
+        effect for *_, effects in steps for effect in effects if isinstance(effect, StartLauncher)
+    ]
     assert [launch.attempt for launch in launches] == [1, 2]
     (_, before), (_, fence) = made(pod)
     assert before < fence, "workers end what an earlier attempt has left"
@@ -97,15 +108,6 @@ def test_attempts_of_a_run_have_one_id_by_which_trackers_know_them(pod: MasterPo
 
 # Where that is told.
 CAUSE = "rank 2 on hvd-worker-1: TypeError: no, train.py:94"
-
-
-@pytest.fixture
-def failed(pod: MasterPod, capfd: pytest.CaptureFixture[str]) -> MasterPod:
-    """A pod whose script has made the same mistake twice, on different ranks."""
-    pod.put_job(spec={"backoffLimit": 9})
-    pod.install(f"{{ {MISTAKE}; }} >&2; exit 1")
-    assert pod.run() == 1
-    return pod
 
 
 def test_the_first_rank_that_failed_is_in_the_objects_of_the_run(failed: MasterPod) -> None:
@@ -168,7 +170,7 @@ BOUND = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
         pytest.param("exit 255", 205, id="no answer"),
     ],
 )
-def test_daemon_that_cannot_bind_its_ranks_is_not_taken_for_a_network_failure(
+def test_failed_binding_of_a_daemon_is_no_network_failure(
     pod: MasterPod, answer: str, code: int
 ) -> None:
     """Open MPI's daemon ends without a word, and mpirun blames the network."""
@@ -220,9 +222,7 @@ while [ ! -e "$OUT/end" ]; do sleep 0.05; done
 
 
 @pytest.mark.slow
-def test_a_run_with_a_minimum_continues_without_a_worker_and_with_one_that_comes(
-    pod: MasterPod, background: Background
-) -> None:
+def test_run_with_a_minimum_shrinks_and_grows(pod: MasterPod, background: Background) -> None:
     pod.workers.install(KEEPS)
     pod.install(FOLLOWS)
     group = {"stateful_set": "hvd-worker", "number": 3, "maximum": 3, "minimum": 1}
@@ -272,7 +272,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     assert pod.run() == 0
 
 
-def test_without_a_service_account_the_run_has_its_retries_and_makes_no_calls(
+def test_run_without_a_service_account_is_retried_and_makes_no_calls(
     pod: MasterPod, names: dict[str, list[str]]
 ) -> None:
     names["hvd-worker-0.hvd"] = [pod.workers.address(0)]

@@ -74,6 +74,10 @@ def port() -> Port:
     return Port()
 
 
+def with_secret(port: Port, **content: object) -> bytes:
+    return json.dumps({"secret": port.secret, "fence": "7", **content}).encode() + b"\n"
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) -> None:
     port = Port(address)
@@ -109,10 +113,6 @@ def test_notice_that_waits_is_answered_when_it_is_released(
     assert not waiting[0].done()
     port.server.release([first, second])
     waiting[0].result(TIMEOUT)
-
-
-def with_secret(port: Port, **content: object) -> bytes:
-    return json.dumps({"secret": port.secret, "fence": "7", **content}).encode() + b"\n"
 
 
 REFUSED = {
@@ -171,9 +171,7 @@ CONTENTS = st.fixed_dictionaries(
 @pytest.mark.fuzz
 @settings(suppress_health_check=list(HealthCheck))
 @given(CONTENTS.map(lambda content: json.dumps(content)[1:].encode()) | st.binary())
-def test_any_line_of_a_sender_that_knows_the_secret_is_a_notice_with_its_fields_or_none(
-    port: Port, rest: bytes
-) -> None:
+def test_any_line_with_the_secret_is_a_complete_notice_or_none(port: Port, rest: bytes) -> None:
     port.events.clear()
     start = json.dumps({"secret": port.secret, "fence": "7"})[:-1].encode()
     with port.connect() as connection:

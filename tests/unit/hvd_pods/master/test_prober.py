@@ -21,9 +21,9 @@ from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
-from tests.unit.hvd_pods.workers import Addresses
+from tests.unit.hvd_pods.support.workers import Addresses
 
-WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
+WORKER, OTHER = (Worker(f"w-{number}", f"w-{number}.hvd", 1, "w", "r1") for number in (0, 1))
 LOCAL = "127.0.0.1"
 
 
@@ -81,6 +81,22 @@ WRONG = {
     "no end": (b"\xff" * 300, chr(0xFFFD) * 256),
     "nothing": (b"", ""),
 }
+
+
+@pytest.fixture
+def two(probe: Probe) -> Iterator[tuple[Probing, Any, Any]]:
+    """Two workers that can be lost and have answered."""
+    with (
+        FakeWorker(format_banner("r1"), "127.0.1.1") as first,
+        FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
+    ):
+        current = probe(
+            [WORKER, OTHER], first.port, lost_after_seconds=15.0, suspect_interval_seconds=0.02
+        )
+        current.put(WORKER, "127.0.1.1")
+        current.put(OTHER, "127.0.1.2")
+        current.wait_for(WorkerAnswers, 2)
+        yield current, first, second
 
 
 @pytest.mark.parametrize(("sent", "banner"), WRONG.values(), ids=WRONG)
@@ -157,12 +173,12 @@ def test_workers_that_have_answered_leave_room_for_others(
     probe: Probe, lost_after_seconds: float
 ) -> None:
     """Whether or not their connections are kept."""
-    workers = [Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
+    workers = [Worker(f"w-{number}", f"w-{number}.hvd", 1, "w", "r1") for number in range(9)]
     with FakeWorker(format_banner("r1")) as worker:
         current = probe(workers, worker.port, lost_after_seconds, most_open=3)
 
         def put_all(uid: str) -> None:
-            current.source.known = {one.name: Endpoint(LOCAL, uid=uid) for one in workers}
+            current.source.known = {worker.name: Endpoint(LOCAL, uid=uid) for worker in workers}
             current.prober.wake()
 
         put_all("a")
@@ -187,22 +203,6 @@ def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(probe: Probe) 
         current.wait_for(WorkerAnswers)
 
 
-@pytest.fixture
-def two(probe: Probe) -> Iterator[tuple[Probing, Any, Any]]:
-    """Two workers that can be lost and have answered."""
-    with (
-        FakeWorker(format_banner("r1"), "127.0.1.1") as first,
-        FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
-    ):
-        current = probe(
-            [WORKER, OTHER], first.port, lost_after_seconds=15.0, suspect_interval_seconds=0.02
-        )
-        current.put(WORKER, "127.0.1.1")
-        current.put(OTHER, "127.0.1.2")
-        current.wait_for(WorkerAnswers, 2)
-        yield current, first, second
-
-
 Two = tuple[Probing, FakeWorker, FakeWorker]
 
 
@@ -215,9 +215,9 @@ def test_silence_of_a_worker_is_reported_again_and_again_until_it_answers(two: T
     # A connection that breaks says less than a worker that does not accept another one.
     assert problems[0].silent == 0.0
     assert problems[0].why.reason == f"port {first.port} closed the connection"
-    assert all(b.silent > a.silent for a, b in pairwise(problems))
+    assert all(later.silent > earlier.silent for earlier, later in pairwise(problems))
     assert problems[-1].silent >= 2 * 0.02
-    assert not any(item.all_workers_silent for item in problems), "the other worker is heard"
+    assert not any(problem.all_workers_silent for problem in problems), "the other worker is heard"
     with FakeWorker(format_banner("r1"), first.address, first.port):
         current.wait_for(WorkerAnswers, 2, worker="w-0")
     assert not current.of(WorkerGone)
@@ -317,4 +317,6 @@ def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time(
         prober.watch_silence(connection, lost_after_seconds)
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-        assert times == tuple(connection.getsockopt(socket.IPPROTO_TCP, each) for each in options)
+        assert times == tuple(
+            connection.getsockopt(socket.IPPROTO_TCP, option) for option in options
+        )

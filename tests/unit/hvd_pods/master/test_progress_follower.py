@@ -36,7 +36,7 @@ def follow(taken: RecordedEvents, agents: ScriptedAgents) -> Iterator[Follow]:
         follower.close(wait_for_last_step=False)
 
 
-def test_each_line_of_one_worker_is_reported_and_the_next_is_followed_when_a_connection_ends(
+def test_next_worker_is_followed_when_a_connection_ends(
     follow: Follow, taken: RecordedEvents, tmp_path: Path
 ) -> None:
     """All ranks make the same steps. What is not understood is left out."""

@@ -26,8 +26,8 @@ from hvd_pods.shared.contract import LEASE, RENEWED
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.call_limits import ONCE
-from tests.unit.hvd_pods.master_pod import JOB
+from tests.unit.hvd_pods.support.call_limits import ONCE
+from tests.unit.hvd_pods.support.master_pod import JOB
 
 PATH = "core/configmaps/hvd-run"
 COMPONENT = "app.kubernetes.io/component=master"
@@ -97,6 +97,30 @@ def record(api_server: FakeApi) -> Record:
     return Record(api_server)
 
 
+@pytest.fixture
+def _job_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVD_JOB", JOB)
+
+
+def read_job(retry_seconds: float = 0.0) -> JobReading:
+    """The Job as decisions get it."""
+    answer = record_io.read_job(
+        kube.Api(ONCE), RUN, ReadJob(retry_seconds), second_read_delay_seconds=0.0
+    )
+    assert isinstance(answer, JobRead)
+    return answer.job
+
+
+def put_next_master(api_server: FakeApi) -> None:
+    """The master of another Job, as an upgrade makes it."""
+    labels = {
+        "app.kubernetes.io/instance": "hvd",
+        "app.kubernetes.io/component": "master",
+        "batch.kubernetes.io/controller-uid": "uid-2",
+    }
+    api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
+
+
 @pytest.mark.parametrize(("code", "is_temporary"), [(403, False), (503, True)], ids=str)
 def test_record_that_cannot_be_read_or_written_is_reported(
     record: Record, code: int, is_temporary: bool
@@ -109,7 +133,7 @@ def test_record_that_cannot_be_read_or_written_is_reported(
     assert record.data == {}
 
 
-def test_holder_writes_itself_its_fence_number_and_the_time_beside_what_others_keep(
+def test_holder_adds_its_name_fence_number_and_time_to_the_record(
     record: Record,
 ) -> None:
     record.put(other="kept", state="Failed")
@@ -144,9 +168,10 @@ def test_record_that_another_master_has_taken_is_not_overwritten(record: Record)
     assert client.write(take(state="Finished")) == RecordChanged("take", OTHER, 1)
     before = record.patches()
     late = [
-        WriteRecord(each, {"state": "Finished"}, 7, is_holder=True) for each in ("end", "renew")
+        WriteRecord(purpose, {"state": "Finished"}, 7, is_holder=True)
+        for purpose in ("end", "renew")
     ]
-    assert [client.write(each) for each in late] == [
+    assert [client.write(write) for write in late] == [
         RecordChanged("end", OTHER, 1),
         RecordChanged("renew", OTHER, 1),
     ]
@@ -162,7 +187,7 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
     assert record.data["holder"] == "own"
 
 
-def test_record_that_a_person_has_changed_is_written_after_a_decision_about_it(
+def test_record_that_a_person_changed_is_written_after_a_decision(
     record: Record,
 ) -> None:
     client = record.held()
@@ -200,11 +225,6 @@ def test_record_that_somebody_has_changed_is_given_back_as_well(record: Record) 
     record.put(**OWN, note="a person's")
     assert client.release(RELEASE) == RecordReleased()
     assert (record.data["holder"], record.data["note"]) == ("", "a person's")
-
-
-@pytest.fixture
-def _job_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HVD_JOB", JOB)
 
 
 @pytest.mark.usefixtures("_job_name")
@@ -284,15 +304,6 @@ def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
     assert record_io.read_lease(kube.Api(ONCE)).job == UNREADABLE
 
 
-def read_job(retry_seconds: float = 0.0) -> JobReading:
-    """The Job as decisions get it."""
-    answer = record_io.read_job(
-        kube.Api(ONCE), RUN, ReadJob(retry_seconds), second_read_delay_seconds=0.0
-    )
-    assert isinstance(answer, JobRead)
-    return answer.job
-
-
 def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
     container = {"name": "master", "env": [{"name": "TOKEN", "value": "secret"}]}
     annotations = {"hvdchart/cleanup": "Never", "kubectl/last-applied": "secret"}
@@ -321,16 +332,6 @@ def test_job_is_read_although_the_holder_of_the_record_is_unknown(
     api_server.fail("GET", PATH, faults.status(code))
     answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(0.0))
     assert (answer.record, answer.job.kind) == (None, JobKind.FOUND)
-
-
-def put_next_master(api_server: FakeApi) -> None:
-    """The master of another Job, as an upgrade makes it."""
-    labels = {
-        "app.kubernetes.io/instance": "hvd",
-        "app.kubernetes.io/component": "master",
-        "batch.kubernetes.io/controller-uid": "uid-2",
-    }
-    api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
 
 
 @pytest.mark.parametrize(
@@ -402,10 +403,8 @@ def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
     for job in jobs:
         api_server.put("batch/jobs", job)
     job = read_job()
-    assert (job == REPLACED, job.is_withdrawn) == (
-        is_replaced,
-        not is_replaced,
-    )
+    assert (job == REPLACED) == is_replaced
+    assert job.is_withdrawn != is_replaced
 
 
 @pytest.mark.parametrize("failure", [faults.status(503), faults.silence], ids=["503", "silence"])

@@ -25,7 +25,7 @@ from hvd_pods.rules.events import Event, Started, WorkerAnswers
 from hvd_pods.rules.reported_progress import ReportedProgress
 from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS_PER_LEASE
 from tests.support.world import OTHER, World, leased, one_group
-from tests.unit.hvd_pods.master_pod import MasterPod
+from tests.unit.hvd_pods.support.master_pod import MasterPod
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
 HOUR = 3600.0
@@ -65,7 +65,7 @@ def trains_on_fewer() -> World:
     world = World(one_group(2, minimum=1))
     world.put(Started())
     world.settle(until=WatchWorkers)
-    world.answers = [one for one in world.answers if not is_of_second_worker(one[1])]
+    world.answers = [answer for answer in world.answers if not is_of_second_worker(answer[1])]
     world.settle(until=StartLauncher)
     return world
 
@@ -78,7 +78,7 @@ def waits_for_workers() -> World:
     world = World(one_group(workers_timeout_seconds=9 * HOUR))
     world.put(Started())
     world.settle(until=WatchWorkers)
-    world.answers = [one for one in world.answers if not isinstance(one[1], WorkerAnswers)]
+    world.answers = [answer for answer in world.answers if not isinstance(answer[1], WorkerAnswers)]
     return world
 
 

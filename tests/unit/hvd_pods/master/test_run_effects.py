@@ -43,10 +43,10 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.run import Pod, Run
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.call_limits import ONCE
-from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
-from tests.unit.hvd_pods.workers import Workers
+from tests.unit.hvd_pods.support.call_limits import ONCE
+from tests.unit.hvd_pods.support.master_pod import MasterPod
+from tests.unit.hvd_pods.support.workers import Workers
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_leftovers_are_ended_while_the_workers_are_watched(
     # It notes the worker and the program.
     note = 'echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"'
     pod.workers.install(f'{note}; case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac')
-    first_two = [f"hvd-worker-{n}" for n in range(2)]
+    first_two = [f"hvd-worker-{number}" for number in range(2)]
     effects = watch(pod.workers.run(2, maximum=3))
-    addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}
+    addresses = {f"hvd-worker-{number}": pod.workers.address(number) for number in range(3)}
     effects.carry_out(EndLeftovers(2, addresses, first_two))
     output = [""]
 
@@ -143,7 +143,7 @@ def test_workers_save_what_another_run_has_left_before_they_get_code(
 ) -> None:
     """Also those that get no ranks: their memory may have the newest state."""
     pod.workers.install('echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"')
-    addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(2)}
+    addresses = {f"hvd-worker-{number}": pod.workers.address(number) for number in range(2)}
     pods = {"hvd-worker-0": Pod(addresses["hvd-worker-0"])}
     watch(pod.workers.run(1, maximum=2)).carry_out(Deliver(2, addresses, pods, saves))
     taken.wait_for(Delivered)
@@ -160,7 +160,7 @@ def test_launcher_is_told_to_leave_its_ranks(
     effects = watch(pod.workers.run(2))
     effects.carry_out(Prepare(2, fence=1, scales_workers=False))
     taken.wait_for(Prepared)
-    addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(2)}
+    addresses = {f"hvd-worker-{number}": pod.workers.address(number) for number in range(2)}
     effects.carry_out(StartLauncher(2, [*addresses], addresses, 0.0))
     wait_until((pod.generated.parent / "started").exists, TIMEOUT, "the launcher runs")
     effects.carry_out(DetachLauncher())

@@ -19,8 +19,8 @@ from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.call_limits import ONCE, PATIENT
-from tests.unit.hvd_pods.master_pod import JOB, MasterPod
+from tests.unit.hvd_pods.support.call_limits import ONCE, PATIENT
+from tests.unit.hvd_pods.support.master_pod import JOB, MasterPod
 
 Background = Callable[..., "Future[Any]"]
 
@@ -28,6 +28,7 @@ Background = Callable[..., "Future[Any]"]
 QUICK = selftest.Timing(poll_interval_seconds=0.02, settle_timeout_seconds=0.5)
 # The test has one second.
 LIMITED = QUICK._replace(limit_seconds=1.0, spare_seconds=0.0)
+TESTER = "hvd-test"
 
 
 def run_test(pod: MasterPod, timing: selftest.Timing = QUICK) -> int:
@@ -55,6 +56,68 @@ def waiting(api_server: FakeApi, background: Background) -> Future[None]:
     api_server.wait(lambda: len(api_server.requests) > 2)
     assert not wait.done()
     return wait
+
+
+@pytest.fixture
+def ended(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
+    """The test's pod, beside a run that finished and whose workers were scaled to 0."""
+    pod.put_job(status=job(("Complete", "True"))["status"])
+    set_replicas(pod, 0)
+    monkeypatch.setenv("HVD_TESTED_JOB", JOB)
+    # The pod of a hook has no Job.
+    monkeypatch.setenv("HVD_JOB", "")
+    monkeypatch.setenv("HVD_JOB_UID", "")
+    # How many workers there are while the launcher runs is seen in the requests alone.
+    pod.install('printf "%s\\n" "$@" >"$OUT/arguments"')
+    return pod
+
+
+def set_replicas(pod: MasterPod, number: int) -> None:
+    item = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": number}}
+    pod.api.put("apps/statefulsets", item)
+
+
+def scales(pod: MasterPod) -> list[int]:
+    patches = pod.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
+    return [request.body["spec"]["replicas"] for request in patches]
+
+
+@pytest.fixture
+def guarded(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
+    """The test's pod in a release with a NetworkPolicy, which admits it by its label."""
+    monkeypatch.setenv("HVD_POLICY", "Enabled")
+    monkeypatch.setattr("socket.gethostname", lambda: TESTER)
+    labels = {"app.kubernetes.io/component": "master", "app.kubernetes.io/instance": "hvd"}
+    ended.api.put("core/pods", {"metadata": {"name": TESTER, "labels": labels}})
+    ended.environment()
+    return ended
+
+
+def relabels(pod: MasterPod) -> list[str | None]:
+    """What the test has made of the label by which the policy admits its pod."""
+    patches = pod.api.asked("PATCH", f"core/pods/{TESTER}")
+    return [patch.body["metadata"]["labels"]["app.kubernetes.io/component"] for patch in patches]
+
+
+def end_workers(pod: MasterPod) -> None:
+    """Let no worker be reached once the pod's label is another one."""
+
+    def end(handler: Handler) -> None:
+        for number in (0, 1):
+            pod.workers.stop(number)
+        faults.accept(handler)
+
+    pod.api.fail("PATCH", "core/pods", end)
+
+
+def lose(pod: MasterPod, connections: int) -> faults.Failure:
+    """Let the next connections to workers end at once, as those through a mesh's proxy."""
+
+    def answer(handler: Handler) -> None:
+        pod.workers.lose(connections)
+        faults.accept(handler)
+
+    return answer
 
 
 @pytest.mark.parametrize("end", [*OVER, job(suspend=True)])
@@ -89,30 +152,6 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     assert len(run.workers) == 3, "spares are used where they answer"
 
 
-@pytest.fixture
-def ended(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
-    """The test's pod, beside a run that finished and whose workers were scaled to 0."""
-    pod.put_job(status=job(("Complete", "True"))["status"])
-    set_replicas(pod, 0)
-    monkeypatch.setenv("HVD_TESTED_JOB", JOB)
-    # The pod of a hook has no Job.
-    monkeypatch.setenv("HVD_JOB", "")
-    monkeypatch.setenv("HVD_JOB_UID", "")
-    # How many workers there are while the launcher runs is seen in the requests alone.
-    pod.install('printf "%s\\n" "$@" >"$OUT/arguments"')
-    return pod
-
-
-def set_replicas(pod: MasterPod, number: int) -> None:
-    item = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": number}}
-    pod.api.put("apps/statefulsets", item)
-
-
-def scales(pod: MasterPod) -> list[int]:
-    patches = pod.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
-    return [request.body["spec"]["replicas"] for request in patches]
-
-
 @pytest.mark.parametrize(("found", "expected"), [(0, [2, 0]), (1, [2, 1]), (2, []), (3, [])])
 def test_there_are_as_many_workers_as_before_the_test(
     ended: MasterPod, found: int, expected: list[int]
@@ -139,37 +178,6 @@ def test_the_test_makes_no_events(ended: MasterPod) -> None:
     ended.environment()
     assert run_test(ended) == 0
     assert ended.stages() == []
-
-
-TESTER = "hvd-test"
-
-
-@pytest.fixture
-def guarded(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
-    """The test's pod in a release with a NetworkPolicy, which admits it by its label."""
-    monkeypatch.setenv("HVD_POLICY", "Enabled")
-    monkeypatch.setattr("socket.gethostname", lambda: TESTER)
-    labels = {"app.kubernetes.io/component": "master", "app.kubernetes.io/instance": "hvd"}
-    ended.api.put("core/pods", {"metadata": {"name": TESTER, "labels": labels}})
-    ended.environment()
-    return ended
-
-
-def relabels(pod: MasterPod) -> list[str | None]:
-    """What the test has made of the label by which the policy admits its pod."""
-    patches = pod.api.asked("PATCH", f"core/pods/{TESTER}")
-    return [each.body["metadata"]["labels"]["app.kubernetes.io/component"] for each in patches]
-
-
-def end_workers(pod: MasterPod) -> None:
-    """Let no worker be reached once the pod's label is another one."""
-
-    def end(handler: Handler) -> None:
-        for number in (0, 1):
-            pod.workers.stop(number)
-        faults.accept(handler)
-
-    pod.api.fail("PATCH", "core/pods", end)
 
 
 @pytest.mark.promise("policy that nothing enforces is reported")
@@ -212,16 +220,6 @@ def test_policy_that_is_enforced_is_reported(
     assert run_test(guarded) == 0
     assert selftest.ENFORCED in capsys.readouterr().out
     assert relabels(guarded) == [None, "master"]
-
-
-def lose(pod: MasterPod, connections: int) -> faults.Failure:
-    """Let the next connections to workers end at once, as those through a mesh's proxy."""
-
-    def answer(handler: Handler) -> None:
-        pod.workers.lose(connections)
-        faults.accept(handler)
-
-    return answer
 
 
 def test_policy_is_enforced_where_only_the_proxy_of_a_mesh_accepts(
@@ -331,7 +329,7 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(ended: MasterPod) 
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3)])
-def test_the_test_makes_one_attempt_and_leaves_the_record_of_the_run_as_it_is(
+def test_selftest_makes_one_attempt_and_keeps_the_record(
     ended: MasterPod, script: str, code: int
 ) -> None:
     record = {"run": "r", "state": "Failed", "reason": "a defect", "attempts": "2", "trained": "u"}

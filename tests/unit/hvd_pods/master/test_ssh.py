@@ -30,6 +30,77 @@ HOST = "hvd-worker-0"
 FULL_NAME = f"{HOST}.hvd.team.svc"
 
 
+class Pod:
+    """A master's pod with a gateway, of which the host hvd-worker-0 is an agent."""
+
+    def __init__(self, agent: LimitedAgent, folder: Path, release: ReleaseKeys) -> None:
+        self.agent = agent
+        self.program = str(folder / "generated/bin/ssh")
+        keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
+        address = "127.0.0.1"
+        known = {HOST: address, FULL_NAME: address}
+        self.access = AgentAccess(keys, AgentAddresses(agent.port, known), {})
+        self.problem: RunError | None = None
+        self.gateway = gateway.Gateway(self._find_access, lambda event: None)
+
+    def _find_access(self) -> AgentAccess:
+        if self.problem:
+            raise self.problem
+        return self.access
+
+    @contextmanager
+    def start(self, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        variables = options.pop("variables", {})
+        environment = {"PATH": os.environ["PATH"], **variables}
+        process = subprocess.Popen([self.program, *words], env=environment, **options)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(
+        self, *words: str, content: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes, bytes]:
+        """Run `ssh` to its end: its exit code, output and errors."""
+        pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+        with self.start(*words, variables=variables or {}, **pipes) as process:
+            output, errors = process.communicate(content, timeout=60)
+        return process.returncode, output, errors
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Iterator[Pod]:
+    folder = tmp_path_factory.mktemp("master")
+    (folder / "generated").mkdir()
+    files = copy_files(folder, sys.executable)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        start_limited(folder / "agent", release, end_timeout_seconds=0.1) as agent,
+    ):
+        patch.setattr(gateway_client, "GATEWAY_SOCKET", str(folder / "generated/gateway.sock"))
+        patch.setattr(mpi, "SSH", folder / "generated/bin/ssh")
+        patch.setattr(launch, "BIN", str(files))
+        launch.write_ssh(sys.executable)
+        started = Pod(agent, folder, release)
+        started.gateway.start()
+        yield started
+
+
+class Pipe(NamedTuple):
+    """Both ends of a pipe, without a buffer."""
+
+    reader: IO[bytes]
+    writer: IO[bytes]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", 0) as readable, os.fdopen(writer, "wb", 0) as writable:
+        yield Pipe(readable, writable)
+
+
 @pytest.mark.parametrize(
     ("arguments", "parsed"),
     [
@@ -97,63 +168,6 @@ def test_anything_else_is_refused_by_name(arguments: list[str], said: str) -> No
     with pytest.raises(command.UsageError) as problem:
         command.parse(arguments)
     assert str(problem.value).startswith(said)
-
-
-class Pod:
-    """A master's pod with a gateway, of which the host hvd-worker-0 is an agent."""
-
-    def __init__(self, agent: LimitedAgent, folder: Path, release: ReleaseKeys) -> None:
-        self.agent = agent
-        self.program = str(folder / "generated/bin/ssh")
-        keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
-        address = "127.0.0.1"
-        known = {HOST: address, FULL_NAME: address}
-        self.access = AgentAccess(keys, AgentAddresses(agent.port, known), {})
-        self.problem: RunError | None = None
-        self.gateway = gateway.Gateway(self._find_access, lambda event: None)
-
-    def _find_access(self) -> AgentAccess:
-        if self.problem:
-            raise self.problem
-        return self.access
-
-    @contextmanager
-    def start(self, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-        variables = options.pop("variables", {})
-        environment = {"PATH": os.environ["PATH"], **variables}
-        process = subprocess.Popen([self.program, *words], env=environment, **options)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
-
-    def run(
-        self, *words: str, content: bytes = b"", variables: Mapping[str, str] | None = None
-    ) -> tuple[int, bytes, bytes]:
-        """Run `ssh` to its end: its exit code, output and errors."""
-        pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
-        with self.start(*words, variables=variables or {}, **pipes) as process:
-            output, errors = process.communicate(content, timeout=60)
-        return process.returncode, output, errors
-
-
-@pytest.fixture(scope="module")
-def pod(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Iterator[Pod]:
-    folder = tmp_path_factory.mktemp("master")
-    (folder / "generated").mkdir()
-    files = copy_files(folder, sys.executable)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        start_limited(folder / "agent", release, end_timeout_seconds=0.1) as agent,
-    ):
-        patch.setattr(gateway_client, "GATEWAY_SOCKET", str(folder / "generated/gateway.sock"))
-        patch.setattr(mpi, "SSH", folder / "generated/bin/ssh")
-        patch.setattr(launch, "BIN", str(files))
-        launch.write_ssh(sys.executable)
-        started = Pod(agent, folder, release)
-        started.gateway.start()
-        yield started
 
 
 slow = pytest.mark.slow
@@ -257,20 +271,6 @@ def test_pod_whose_master_takes_no_programs_is_reported(
     assert b"the master does not take programs for workers: " in errors
 
 
-class Pipe(NamedTuple):
-    """Both ends of a pipe, without a buffer."""
-
-    reader: IO[bytes]
-    writer: IO[bytes]
-
-
-@pytest.fixture
-def pipe() -> Iterator[Pipe]:
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb", 0) as readable, os.fdopen(writer, "wb", 0) as writable:
-        yield Pipe(readable, writable)
-
-
 @slow
 def test_ssh_leaves_the_launchers_output_blocking(pod: Pod, pipe: Pipe) -> None:
     """Open MPI drops what is left at its end when a pipe takes no more: lines would be missing."""
@@ -293,9 +293,7 @@ def test_connection_ends_when_its_client_is_killed(pod: Pod, number: int) -> Non
 
 
 @slow
-def test_connection_ends_when_its_client_is_killed_while_nobody_reads_its_output(
-    pod: Pod, pipe: Pipe
-) -> None:
+def test_connection_of_a_killed_client_ends_with_unread_output(pod: Pod, pipe: Pipe) -> None:
     mark = f"/bin/sh -c : 67{os.getpid()}; while :; do echo much; done"
     with pod.start(HOST, mark, stdout=pipe.writer) as process:
         wait_until(lambda: mark.encode() in all_commands(), 20, "it runs")

@@ -45,7 +45,8 @@ def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:
     reader = StallReader(lambda: now)
     reader.read("are waiting for remainder of ranks for more than 60 seconds")
     assert (
-        sum(reader.read(f"{n}: [grads]") is not None for n in range(5000)) == MAX_RANKS_PER_SECOND
+        sum(reader.read(f"{rank}: [grads]") is not None for rank in range(5000))
+        == MAX_RANKS_PER_SECOND
     )
     now = 1.0
     assert reader.read("1: [grads]"), "of the next second"

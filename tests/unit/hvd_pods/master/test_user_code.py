@@ -61,6 +61,35 @@ def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
     return code
 
 
+def replace_by_link(code: Path) -> None:
+    precious = code.parent.parent / "precious"
+    precious.mkdir()
+    code.rename(code.with_name("moved"))
+    code.symlink_to(precious)
+
+
+class CodeOfWorker:
+    """A worker with the code v1 of a run, and with packages, that is to get the code v2."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.folder / "v1").mkdir(parents=True)
+        (self.folder / ".packages").mkdir()
+        (self.folder / "left by a person").touch()
+
+    def receive(self, content: bytes, *, keeps_packages: bool = False) -> int:
+        """Get the code; the exit code of the program that unpacks it."""
+        return code_archive.replace("v2", content, self.folder, keeps_packages=keeps_packages)
+
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+
+
+@pytest.fixture
+def of_worker(tmp_path: Path) -> CodeOfWorker:
+    return CodeOfWorker(tmp_path / "code")
+
+
 def test_files_and_archive_are_one_directory(mounted: Path) -> None:
     archive = make_archive(
         make_member("model", kind=tarfile.DIRTYPE),
@@ -164,13 +193,6 @@ def test_each_attempt_hands_out_the_code_anew(mounted: Path, agents: ScriptedAge
     assert asked == [worker.address] * 3
 
 
-def replace_by_link(code: Path) -> None:
-    precious = code.parent.parent / "precious"
-    precious.mkdir()
-    code.rename(code.with_name("moved"))
-    code.symlink_to(precious)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -230,28 +252,6 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
     assert "PYTHONPATH" in code.prepare_launcher("custom", image)
     own = code.prepare_launcher("mpirun", {**image, "PYTHONPATH": "/data"})
     assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"
-
-
-class CodeOfWorker:
-    """A worker with the code v1 of a run, and with packages, that is to get the code v2."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (self.folder / "v1").mkdir(parents=True)
-        (self.folder / ".packages").mkdir()
-        (self.folder / "left by a person").touch()
-
-    def receive(self, content: bytes, *, keeps_packages: bool = False) -> int:
-        """Get the code; the exit code of the program that unpacks it."""
-        return code_archive.replace("v2", content, self.folder, keeps_packages=keeps_packages)
-
-    def folders(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
-
-
-@pytest.fixture
-def of_worker(tmp_path: Path) -> CodeOfWorker:
-    return CodeOfWorker(tmp_path / "code")
 
 
 def test_code_that_cannot_be_unpacked_replaces_no_other(

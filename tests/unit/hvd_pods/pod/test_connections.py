@@ -50,6 +50,12 @@ def ask(port: int, line: bytes) -> bytes:
         return read(connection)
 
 
+def has_ended_or_sends(connection: socket.socket) -> bool:
+    """Whether a connection has ended; otherwise, it sends a byte."""
+    has_ended = bool(select.select([connection], [], [], 0)[0])
+    return has_ended or not connection.send(b" ")
+
+
 def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
     port = start()
     with connect(port) as connection:
@@ -57,12 +63,6 @@ def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
         assert ask(port, b"keep") == b"kept"
         connection.sendall(b"llo\nmore")
         assert read(connection) == b"hello"
-
-
-def has_ended_or_sends(connection: socket.socket) -> bool:
-    """Whether a connection has ended; otherwise, it sends a byte."""
-    has_ended = bool(select.select([connection], [], [], 0)[0])
-    return has_ended or not connection.send(b" ")
 
 
 @pytest.mark.promise("clients that send slowly or nothing or do not read are given up")
@@ -79,7 +79,7 @@ def test_clients_that_send_slowly_or_nothing_or_do_not_read_are_given_up() -> No
     assert ask(port, b"hello") == b"hello"
 
 
-def test_long_answer_is_sent_as_the_client_reads_it_whatever_follows_the_request() -> None:
+def test_long_answer_is_sent_at_the_pace_of_the_client() -> None:
     with connect(start()) as connection:
         connection.sendall(b"long\n")
         begin = connection.recv(1)

@@ -43,6 +43,26 @@ def served(page: str) -> list[str]:
     return groups
 
 
+def write_for_each(folder: Path, ranks: Iterable[int], text: str) -> None:
+    for rank in ranks:
+        (folder / str(rank)).write_text(text)
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Where a master serves its metrics."""
+    port = find_port()
+    monkeypatch.setenv("HVD_METRICS_PORT", str(port))
+    metrics.start(lambda: master.make_page(STATE))
+    return port
+
+
+def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str:
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", body) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
+
+
 def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
     of_gpus = NvmlReader(FakeNvml(FakeGpu())).read()
@@ -158,16 +178,13 @@ def test_files_with_hard_links_are_left_out(tmp_path: Path) -> None:
     assert "own" not in worker.make_page("2", tmp_path)
 
 
-def write_for_each(folder: Path, ranks: Iterable[int], text: str) -> None:
-    for rank in ranks:
-        (folder / str(rank)).write_text(text)
-
-
 @pytest.mark.parametrize("ranks", [1, 8, 256, 400])
 def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks: int) -> None:
-    text = "".join(f"own_{n} 1\n" for n in range(2000))
+    text = "".join(f"own_{number} 1\n" for number in range(2000))
     write_for_each(tmp_path, range(ranks), f"hvdchart_step 9\n{text}")
-    lines = [x for x in worker.make_page("2", tmp_path).splitlines() if not x.startswith("#")]
+    lines = [
+        line for line in worker.make_page("2", tmp_path).splitlines() if not line.startswith("#")
+    ]
     written = [line for line in lines if line.startswith(("own", "hvdchart_step"))]
     served = min(ranks, worker.MAX_RANK_FILES)
     assert metrics.MAX_SERIES - served < len(written) <= metrics.MAX_SERIES
@@ -180,21 +197,6 @@ def test_line_that_the_limit_cuts_is_left_out(tmp_path: Path) -> None:
     line = "loss 1234567\n"
     (tmp_path / "0").write_text(line * (untrusted.MAX_FILE_BYTES // len(line) + 1))
     assert metrics.read_script_file(tmp_path / "0").endswith(line)
-
-
-@pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Where a master serves its metrics."""
-    port = find_port()
-    monkeypatch.setenv("HVD_METRICS_PORT", str(port))
-    metrics.start(lambda: master.make_page(STATE))
-    return port
-
-
-def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str:
-    with urllib.request.urlopen(f"http://{host}:{port}/metrics", body) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        return str(answer.read().decode())
 
 
 def test_master_serves_its_state(port: int) -> None:

@@ -87,14 +87,6 @@ def version_in_a_rank(name: str) -> str:
     return done.stdout.strip() or done.stderr.splitlines()[-1]
 
 
-def test_what_the_image_lacks_is_installed(code: Path, index: Index) -> None:
-    ask(code, TEXT)
-    assert packages.install(code, LONG) == "hvdleaf-1.0"
-    assert version_in_a_rank("hvdleaf") == "1.0"
-    assert index.asked
-    assert not [path for path in index.asked if "hvdimage" in path], "the image has it"
-
-
 @pytest.fixture
 def installed(code: Path, index: Index) -> Path:
     """The code of a run whose packages are installed; the index was asked for nothing since."""
@@ -102,6 +94,31 @@ def installed(code: Path, index: Index) -> Path:
     packages.install(code, LONG)
     index.asked.clear()
     return code
+
+
+def plant(folder: Path, *names: str) -> None:
+    """Write modules that make a folder where they are imported."""
+    for name in names:
+        (folder / name).write_text("import os; os.mkdir(os.environ['HVD_PLANTED'])")
+
+
+@pytest.fixture
+def unanswered(code: Path, monkeypatch: pytest.MonkeyPatch) -> RunError:
+    """Why packages were not installed from an index with a password, at which nothing listens."""
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:hidden@127.0.0.1:1/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    ask(code, TEXT)
+    with pytest.raises(RunError) as error:
+        packages.install(code, LONG)
+    return error.value
+
+
+def test_what_the_image_lacks_is_installed(code: Path, index: Index) -> None:
+    ask(code, TEXT)
+    assert packages.install(code, LONG) == "hvdleaf-1.0"
+    assert version_in_a_rank("hvdleaf") == "1.0"
+    assert index.asked
+    assert not [path for path in index.asked if "hvdimage" in path], "the image has it"
 
 
 def test_packages_of_an_earlier_run_are_not_installed_again(installed: Path, index: Index) -> None:
@@ -124,12 +141,6 @@ def test_what_an_interrupted_pip_leaves_is_not_taken_for_complete(code: Path, in
     (packages.PACKAGES_FOLDER / packages.identify(code)).mkdir(parents=True)
     assert packages.install(code, LONG) == "hvdleaf-1.0"
     assert version_in_a_rank("hvdleaf") == "1.0"
-
-
-def plant(folder: Path, *names: str) -> None:
-    """Write modules that make a folder where they are imported."""
-    for name in names:
-        (folder / name).write_text("import os; os.mkdir(os.environ['HVD_PLANTED'])")
 
 
 @pytest.mark.parametrize("more", ["", ":"], ids=["", "PYTHONPATH names this folder"])
@@ -161,24 +172,13 @@ def test_another_version_of_what_horovod_was_compiled_for_is_refused(
         packages.install(code, LONG)
 
 
-@pytest.fixture
-def unanswered(code: Path, monkeypatch: pytest.MonkeyPatch) -> RunError:
-    """Why packages were not installed from an index with a password, at which nothing listens."""
-    monkeypatch.setenv("PIP_INDEX_URL", "http://me:hidden@127.0.0.1:1/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
-    ask(code, TEXT)
-    with pytest.raises(RunError) as error:
-        packages.install(code, LONG)
-    return error.value
-
-
 def test_index_that_does_not_answer_is_named_without_its_password(unanswered: RunError) -> None:
     text = str(unanswered)
     assert "http://me:****@127.0.0.1:1/simple" in text
     assert "hidden" not in text
 
 
-def test_index_that_does_not_answer_is_reported_with_reason_and_remedy_in_one_line(
+def test_silent_index_is_reported_in_one_line_with_a_remedy(
     unanswered: RunError,
 ) -> None:
     text = str(unanswered)

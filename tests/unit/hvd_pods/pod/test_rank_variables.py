@@ -35,6 +35,15 @@ OPEN_MPI = {
 GIVEN = {"HVD_RENDEZVOUS": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_ATTEMPT": "3"}
 
 
+def check_code(given: dict[str, str]) -> int:
+    """The exit code with which a rank of these variables ends before it waits; 0 for none."""
+    try:
+        rank_variables.check_rendezvous(given)
+    except rank_variables.RendezvousError as problem:
+        return problem.code
+    return os.EX_OK
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -78,15 +87,6 @@ def test_master_sends_all_workers_of_a_launch_the_address_of_the_first() -> None
     given = {"HVD_RENDEZVOUS": texts[0], "HVD_POD": "hvd-gpu-0"}
     chosen = rank_variables.choose((2, 6, 0, 4), given)
     assert (chosen["MASTER_ADDR"], chosen["NODE_RANK"]) == ("10.0.0.0", "1")
-
-
-def check_code(given: dict[str, str]) -> int:
-    """The exit code with which a rank of these variables ends before it waits; 0 for none."""
-    try:
-        rank_variables.check_rendezvous(given)
-    except rank_variables.RendezvousError as problem:
-        return problem.code
-    return os.EX_OK
 
 
 @pytest.mark.parametrize(

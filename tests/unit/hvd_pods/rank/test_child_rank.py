@@ -68,6 +68,23 @@ def wait_for_script(rank: subprocess.Popen[bytes]) -> None:
     assert rank.stdout.readline() == b"runs\n"
 
 
+def run_under_hydra(*script: str) -> tuple[int, bytes]:
+    """Run a script as a rank under Hydra, which asks it to end when it says that it runs."""
+    reader, writer = os.pipe()
+    rank = subprocess.Popen(
+        [sys.executable, "-I", "-c", RANK, str(FILES), "hydra", *script],
+        env={**os.environ, "PMI_FD": str(writer)},
+        pass_fds=[writer],
+        stdout=PIPE,
+    )
+    os.close(writer)
+    with rank, os.fdopen(reader, "rb") as pmi:
+        assert rank.stdout is not None
+        if rank.stdout.readline():
+            rank.terminate()
+        return rank.wait(60), pmi.read()
+
+
 def test_signal_to_the_group_reaches_the_script_once() -> None:
     """A second SIGTERM could end a script that saves."""
     with python(COUNTS) as rank:
@@ -104,29 +121,12 @@ def test_what_a_script_has_started_ends_with_its_rank(code: int) -> None:
         assert rank.wait(20) == code
 
 
-def run_under_hydra(*script: str) -> tuple[int, bytes]:
-    """Run a script as a rank under Hydra, which asks it to end when it says that it runs."""
-    reader, writer = os.pipe()
-    rank = subprocess.Popen(
-        [sys.executable, "-I", "-c", RANK, str(FILES), "hydra", *script],
-        env={**os.environ, "PMI_FD": str(writer)},
-        pass_fds=[writer],
-        stdout=PIPE,
-    )
-    os.close(writer)
-    with rank, os.fdopen(reader, "rb") as pmi:
-        assert rank.stdout is not None
-        if rank.stdout.readline():
-            rank.terminate()
-        return rank.wait(60), pmi.read()
-
-
 @pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137), ("exit 1", 1)])
 def test_failed_rank_aborts_the_run_of_hydra_with_its_exit_code(script: str, code: int) -> None:
     assert run_under_hydra("sh", "-c", script) == (code, b"cmd=abort exitcode=%d\n" % code)
 
 
-def test_script_has_the_descriptor_of_hydra_and_a_finished_rank_sends_nothing_more() -> None:
+def test_script_inherits_the_descriptor_of_hydra() -> None:
     script = "import os; os.write(int(os.environ['PMI_FD']), b'mine')"
     assert run_under_hydra(sys.executable, "-c", script) == (0, b"mine")
 

@@ -29,6 +29,18 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
+class OldDriver:
+    """A libcuda of CUDA 12.4, in the place of ctypes.CDLL."""
+
+    def __init__(self, name: str) -> None:
+        if name != "libcuda.so.1":
+            raise OSError(name)
+
+    def cuDriverGetVersion(self, number: Any) -> int:  # noqa: N802
+        number._obj.value = 12040
+        return 0
+
+
 @pytest.mark.parametrize(
     ("packages", "variable", "cuda", "files", "says"),
     [
@@ -60,18 +72,6 @@ def test_driver_is_too_old_for_a_later_major_version_of_cuda(
     problem = gpu_driver.find_problem(environment, cuda, [str(tmp_path)], str(tmp_path / "version"))
     assert bool(problem) is bool(says)
     assert all(word in str(problem) for word in says)
-
-
-class OldDriver:
-    """A libcuda of CUDA 12.4, in the place of ctypes.CDLL."""
-
-    def __init__(self, name: str) -> None:
-        if name != "libcuda.so.1":
-            raise OSError(name)
-
-    def cuDriverGetVersion(self, number: Any) -> int:  # noqa: N802
-        number._obj.value = 12040
-        return 0
 
 
 @pytest.mark.parametrize(

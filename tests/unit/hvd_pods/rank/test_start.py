@@ -24,35 +24,6 @@ OPEN_MPI, GLOO = (
 HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 
 
-@pytest.mark.parametrize("variables", [OPEN_MPI, HYDRA, GLOO], ids=["Open MPI", "Hydra", "Gloo"])
-def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, str]) -> None:
-    place = start.find_place({**variables, "PATH": "/bin"})
-    assert place == start.RankPlace(rank=3, size=8, local_rank=1, local_size=2)
-    assert start.find_problem(place, 8, "2") is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "ranks", "slots", "words"),
-    [
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks"),
-        ({}, 0, None, "not a worker"),
-        ({"OMPI_COMM_WORLD_RANK": ""}, 8, "2", "launcher"),
-    ],
-)
-def test_rank_in_a_wrong_place_is_a_problem(
-    changes: dict[str, str], ranks: int, slots: str | None, words: str
-) -> None:
-    variables = {name: value for name, value in {**OPEN_MPI, **changes}.items() if value}
-    assert words in str(start.find_problem(start.find_place(variables), ranks, slots))
-
-
-def test_arguments_of_a_rank_end_where_its_command_begins() -> None:
-    words = "--bind-to core --cores-per-rank 3 --ranks-per-socket 2 8 python --bind-to x -- -h"
-    arguments = start.parse_arguments(words.split())
-    assert (arguments.binding, arguments.ranks) == (Binding("core", 3, 2), 8)
-    assert arguments.command == ["python", "--bind-to", "x", "--", "-h"]
-
-
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of rank 3 of 8, one of two on its worker."""
@@ -80,6 +51,35 @@ def launch_rank(program: str) -> LaunchRank:
         return subprocess.run(command, env=worker, capture_output=True, text=True, check=False)
 
     return launch
+
+
+@pytest.mark.parametrize("variables", [OPEN_MPI, HYDRA, GLOO], ids=["Open MPI", "Hydra", "Gloo"])
+def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, str]) -> None:
+    place = start.find_place({**variables, "PATH": "/bin"})
+    assert place == start.RankPlace(rank=3, size=8, local_rank=1, local_size=2)
+    assert start.find_problem(place, 8, "2") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "slots", "words"),
+    [
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks"),
+        ({}, 0, None, "not a worker"),
+        ({"OMPI_COMM_WORLD_RANK": ""}, 8, "2", "launcher"),
+    ],
+)
+def test_rank_in_a_wrong_place_is_a_problem(
+    changes: dict[str, str], ranks: int, slots: str | None, words: str
+) -> None:
+    variables = {name: value for name, value in {**OPEN_MPI, **changes}.items() if value}
+    assert words in str(start.find_problem(start.find_place(variables), ranks, slots))
+
+
+def test_arguments_of_a_rank_end_where_its_command_begins() -> None:
+    words = "--bind-to core --cores-per-rank 3 --ranks-per-socket 2 8 python --bind-to x -- -h"
+    arguments = start.parse_arguments(words.split())
+    assert (arguments.binding, arguments.ranks) == (Binding("core", 3, 2), 8)
+    assert arguments.command == ["python", "--bind-to", "x", "--", "-h"]
 
 
 @pytest.mark.parametrize("number", ["0", "3"])

@@ -154,7 +154,7 @@ def test_batches_of_a_training_that_resumes_are_those_of_the_attempt(tmp_path: P
     ],
     ids=["no epochs", "a loop of its own", "a loss for each sample", "no number", "twice"],
 )
-def test_whatever_a_script_does_with_callbacks_continues(tmp_path: Path, own: str) -> None:
+def test_script_with_callbacks_of_its_own_continues(tmp_path: Path, own: str) -> None:
     found, errors = run(tmp_path, KERAS + own)
     assert (found["step"], errors) == (5, "")
 
@@ -237,7 +237,7 @@ def test_a_script_that_keeps_each_step_has_the_steps_of_the_training(tmp_path: P
     ],
     ids=["a commit an epoch", "a commit each fourth step", "several states", "an older keep"],
 )
-def test_where_commits_are_not_the_steps_those_of_the_attempt_are_shown(
+def test_steps_of_the_attempt_are_shown_unless_commits_count_them(
     tmp_path: Path, loop: str
 ) -> None:
     assert run(tmp_path, KEEP + loop) == ({"step": 8, "isCounted": True}, "")

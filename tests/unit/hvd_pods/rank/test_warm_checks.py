@@ -34,6 +34,12 @@ def pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def make_library(file: Path) -> Path:
+    file.parent.mkdir()
+    file.touch()
+    return file
+
+
 def test_python_of_the_rank_may_be_the_workers(pythons: Path) -> None:
     check_interpreter("python3", str(pythons / "a/python3"))
 
@@ -52,12 +58,6 @@ def test_python_that_is_gone_is_not_the_ranks(pythons: Path) -> None:
 def test_python_of_another_folder_has_other_packages(pythons: Path) -> None:
     with pytest.raises(ColdStart, match=f"{pythons}/b/python3 .*{pythons}/a/python3"):
         check_interpreter(str(pythons / "b/python3"), str(pythons / "a/python3"))
-
-
-def make_library(file: Path) -> Path:
-    file.parent.mkdir()
-    file.touch()
-    return file
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Training(World):
         if isinstance(effect, WatchWorkers):
             names = [worker.name for worker in self.run.workers]
             pods = [(name, self.pods.get(name, pod(name))) for name in names]
-            return [WorkerAnswers(effect.attempt, name, found) for name, found in pods]
+            return [WorkerAnswers(effect.attempt, name, pod) for name, pod in pods]
         return super().answers_to(effect)
 
     def fail(self, *workers: str) -> None:
@@ -52,7 +52,11 @@ class Training(World):
         while len(self.launched()) == before:
             if self.answers:
                 effects = [effect for effect, _ in self.answers]
-                others = [n for n, e in enumerate(effects) if not isinstance(e, WatchWorkers)]
+                others = [
+                    index
+                    for index, effect in enumerate(effects)
+                    if not isinstance(effect, WatchWorkers)
+                ]
                 self.answer(min(others, default=0))
             else:
                 assert self.fire(), "the master waits for nothing"
@@ -92,7 +96,7 @@ def test_worker_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
     assert world.launched() == launches
 
 
-def test_broken_gpu_is_reported_with_the_command_that_keeps_runs_off_its_node() -> None:
+def test_report_of_a_broken_gpu_has_the_command_to_avoid_its_node() -> None:
     world = training(one_group(2, 3))
     world.fail("w-0")
     (message,) = [

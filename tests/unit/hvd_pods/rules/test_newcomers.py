@@ -84,7 +84,11 @@ class Adaptive(World):
     def answers_to(self, effect: Effect) -> list[Event]:
         answers = super().answers_to(effect)
         if isinstance(effect, WatchWorkers):
-            return [a for a in answers if isinstance(a, WorkerAnswers) and a.worker in self.there]
+            return [
+                answer
+                for answer in answers
+                if isinstance(answer, WorkerAnswers) and answer.worker in self.there
+            ]
         if isinstance(effect, PrepareNewcomers):
             return [NewcomersReady(effect.attempt, [*effect.pods], self.are_kept)]
         if isinstance(effect, ListPods):
@@ -121,10 +125,22 @@ class Adaptive(World):
 
     def launched(self) -> list[str]:
         """The ordinals of the workers of each launch."""
-        return ["".join(n[2:] for n in sorted(launch.workers)) for launch in self.of(StartLauncher)]
+        return [
+            "".join(name[2:] for name in sorted(launch.workers))
+            for launch in self.of(StartLauncher)
+        ]
 
     def reported(self, event: RunEvent) -> list[str]:
         return [effect.message for effect in self.of(CreateJobEvent) if effect.event == event]
+
+
+def come_and_go(world: Adaptive, times: int) -> None:
+    """Let a worker come and be lost again and again."""
+    for _ in range(times):
+        world.bring(3)
+        world.run_for(SETTLE_SECONDS + 1)
+        world.lose(3)
+        world.run_for(1)
 
 
 def test_a_run_starts_with_what_is_there_after_a_while() -> None:
@@ -137,7 +153,7 @@ def test_a_run_starts_with_what_is_there_after_a_while() -> None:
     assert json.loads(world.of(WriteRecord)[-1].data["workers"]) == {"w": "0,2-3"}
 
 
-def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever() -> None:
+def test_run_waits_only_for_its_minimum_of_workers() -> None:
     assert Adaptive(0, 1, 2, 3).begin().launched() == ["0123"]
     assert Adaptive(1).begin().run_for(SHRINK_DELAY_SECONDS + 20).launched() == []
 
@@ -202,7 +218,7 @@ def test_workers_that_come_are_taken_together_without_a_failure() -> None:
     assert (world.state.failures, world.state.last_failure) == (0, "")
 
 
-def test_only_workers_of_the_launch_keep_their_addresses_while_others_may_come() -> None:
+def test_addresses_of_the_launch_are_frozen_while_others_may_come() -> None:
     world = Adaptive(0, 1).begin().run_for(SHRINK_DELAY_SECONDS)
     assert [effect.workers for effect in world.of(FreezeAddresses)] == [["w-0", "w-1"]]
     world.bring(2, 3)
@@ -217,15 +233,6 @@ def test_worker_that_goes_again_is_not_taken() -> None:
     world.lose(3)
     assert world.run_for(60).launched() == ["012"]
     assert not world.of(PrepareNewcomers)
-
-
-def come_and_go(world: Adaptive, times: int) -> None:
-    """Let a worker come and be lost again and again."""
-    for _ in range(times):
-        world.bring(3)
-        world.run_for(SETTLE_SECONDS + 1)
-        world.lose(3)
-        world.run_for(1)
 
 
 def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
@@ -301,7 +308,7 @@ def test_next_master_compares_finished_ranks_with_those_of_the_launch_before(
     world.settle(until=CountFinished)
     (effect,) = world.of(CountFinished)
     assert effect.fence == 7
-    world.answers = [one for one in world.answers if one[0] is not effect]
+    world.answers = [answer for answer in world.answers if answer[0] is not effect]
     world.put(FinishedCounted(effect.attempt, finished))
     world.run_for(0.5)
     assert bool(world.launched()) is not is_over

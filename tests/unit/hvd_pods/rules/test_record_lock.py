@@ -57,6 +57,15 @@ def started(record: dict[str, str], *events: Event, **changes: Any) -> World:
     return world
 
 
+def conclude(world: World, record: dict[str, str] | None) -> None:
+    """Let the Job be read after a failed launch, and the record with it."""
+    world.end_launcher(1)
+    while not any(isinstance(event, JobRead) for _, event in world.answers):
+        world.answer()
+    world.answers = [answer for answer in world.answers if not isinstance(answer[1], JobRead)]
+    world.put(JobRead(read_found_job(JOB), record=record))
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -70,7 +79,9 @@ def started(record: dict[str, str], *events: Event, **changes: Any) -> World:
 def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, str]) -> None:
     world = started({**record, "fence": "5"})
     (write,) = world.of(WriteRecord)
-    assert (write.purpose, write.is_holder, write.data) == (TAKE, True, {})
+    assert write.purpose == TAKE
+    assert write.is_holder
+    assert write.data == {}
     assert write.fence >= (WALL + world.now) * 1000 - 20
     newer = started({**record, "fence": str(LATER)}).of(WriteRecord)[0]
     assert newer.fence > LATER + 999, "the earlier holder may have begun attempts since"
@@ -122,7 +133,7 @@ def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
 
 
 @pytest.mark.parametrize(("status", "goes_on"), [(403, True), (404, True), (503, False)])
-def test_record_that_cannot_be_read_is_done_without_only_where_nobody_may_read_it(
+def test_unreadable_record_is_done_without_only_without_permission(
     status: int, goes_on: bool
 ) -> None:
     world = World(one_group())
@@ -198,7 +209,7 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
 
 
 @pytest.mark.parametrize("purpose", [TAKE, RENEW, "begin"])
-def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_one(
+def test_record_of_a_later_release_ends_the_earlier_master(
     purpose: str,
 ) -> None:
     """It would tell the next run of its own attempts, and begin that one's second."""
@@ -207,7 +218,8 @@ def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_on
     effects = world.put(RecordChanged(purpose, {}, 1, is_other=True))
     assert any(isinstance(effect, EndLauncher) for effect in effects)
     code, problem = world.end()
-    assert (code, "later release" in problem) == (78, True)
+    assert code == 78
+    assert "later release" in problem
     assert not world.of(ScaleDown)
 
 
@@ -221,7 +233,7 @@ def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_on
         *((1, activity, 78) for activity in (Activity.FINDING_CAUSE, Activity.DECIDING_RETRY)),
     ],
 )
-def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(
+def test_finished_training_succeeds_without_its_record(
     code: int, activity: Activity, of_the_master: int
 ) -> None:
     world = World(one_group(cleanup="Always"))
@@ -232,15 +244,6 @@ def test_training_that_has_finished_is_a_success_although_the_record_is_lost_aft
     world.put(RecordChanged(RENEW, dict(OTHER), 1))
     assert world.end()[0] == of_the_master
     assert not world.of(ScaleDown), "the workers are the other master's"
-
-
-def conclude(world: World, record: dict[str, str] | None) -> None:
-    """Let the Job be read after a failed launch, and the record with it."""
-    world.end_launcher(1)
-    while not any(isinstance(event, JobRead) for _, event in world.answers):
-        world.answer()
-    world.answers = [each for each in world.answers if not isinstance(each[1], JobRead)]
-    world.put(JobRead(read_found_job(JOB), record=record))
 
 
 def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> None:
@@ -271,7 +274,7 @@ def test_master_that_was_not_replaced_counts_its_failure(record: dict[str, str] 
         pytest.param(None, FORBIDDEN, True, id="nobody ever held it"),
     ],
 )
-def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
+def test_workers_are_scaled_unless_another_master_has_the_record(
     record: dict[str, str] | None, taken: Event, scales: bool
 ) -> None:
     world = started({}, cleanup="Always")
@@ -372,7 +375,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     assert all(len(effect.message) < 2000 for effect in world.of(CreateJobEvent))
 
 
-def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:
+def test_ended_run_with_a_read_only_record_is_not_repeated() -> None:
     world = started({**ENDED, "state": "Finished"})
     world.answers.clear()
     world.put(RecordFailed(TAKE, 403, "forbidden", is_temporary=False))

@@ -39,6 +39,52 @@ QUEUED = {**LAST, "metadata": {"annotations": {"hvdchart/queue": "team"}}}
 ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
 
 
+def pod(phase: str, **metadata: str) -> Any:
+    return {"metadata": metadata, "status": {"phase": phase}}
+
+
+def preempted(job: Any = QUEUED) -> World:
+    """A master that a queue has asked to end, and that has given the record back."""
+    world = training(grace_seconds=60)
+    world.job = job
+    world.put(Terminated())
+    world.settle(until=ReleaseRecord)
+    go_on(
+        world,
+        lambda: world.exit or any(isinstance(effect, ListPods) for effect, _ in world.answers),
+    )
+    return world
+
+
+def see(world: World, *pods: Any) -> bool:
+    """Let the pods be listed like this; whether the master ends then."""
+    (effect,) = (effect for effect, _ in world.answers if isinstance(effect, ListPods))
+    world.answers.clear()
+    listed = {f"hvd-worker-{index}": pod for index, pod in enumerate(pods)}
+    world.put(PodsListed(effect.attempt, listed), 0.01)
+    return world.exit is not None
+
+
+def sees_next(world: World, *pods: Any) -> bool:
+    """As see(), when the pods are listed for the next time after this."""
+    is_over = see(world, *pods)
+    world.fire()
+    return is_over
+
+
+def keep_seeing(world: World, *pods: Any) -> None:
+    """Let the pods be listed like this until the master ends."""
+    while not (world.exit or see(world, *pods)):
+        world.fire()
+
+
+def terminate(world: World) -> None:
+    """Ask the master to end, until it looks whether its ranks may stay, or asks them to end."""
+    world.put(Terminated())
+    while not world.of(CheckRanks) + world.of(AskRanksToEnd):
+        world.answer()
+
+
 def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
     world = training()
     world.put(Terminated())
@@ -110,46 +156,7 @@ def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
     assert bool(world.of(ScaleDown)) is is_scaled
 
 
-def pod(phase: str, **metadata: str) -> Any:
-    return {"metadata": metadata, "status": {"phase": phase}}
-
-
 ENDING = {"deletionTimestamp": "2026-01-31T12:00:00Z"}
-
-
-def preempted(job: Any = QUEUED) -> World:
-    """A master that a queue has asked to end, and that has given the record back."""
-    world = training(grace_seconds=60)
-    world.job = job
-    world.put(Terminated())
-    world.settle(until=ReleaseRecord)
-    go_on(
-        world,
-        lambda: world.exit or any(isinstance(effect, ListPods) for effect, _ in world.answers),
-    )
-    return world
-
-
-def see(world: World, *pods: Any) -> bool:
-    """Let the pods be listed like this; whether the master ends then."""
-    (effect,) = (effect for effect, _ in world.answers if isinstance(effect, ListPods))
-    world.answers.clear()
-    listed = {f"hvd-worker-{index}": pod for index, pod in enumerate(pods)}
-    world.put(PodsListed(effect.attempt, listed), 0.01)
-    return world.exit is not None
-
-
-def sees_next(world: World, *pods: Any) -> bool:
-    """As see(), when the pods are listed for the next time after this."""
-    is_over = see(world, *pods)
-    world.fire()
-    return is_over
-
-
-def keep_seeing(world: World, *pods: Any) -> None:
-    """Let the pods be listed like this until the master ends."""
-    while not (world.exit or see(world, *pods)):
-        world.fire()
 
 
 def test_master_that_was_preempted_stays_until_the_queue_sees_another_worker() -> None:
@@ -182,13 +189,6 @@ def test_master_of_a_run_that_nobody_continues_does_not_wait_for_workers() -> No
 @pytest.mark.parametrize("job", [JOB, {**QUEUED, **BEING_DELETED}])
 def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: Any) -> None:
     assert preempted(job).exit
-
-
-def terminate(world: World) -> None:
-    """Ask the master to end, until it looks whether its ranks may stay, or asks them to end."""
-    world.put(Terminated())
-    while not world.of(CheckRanks) + world.of(AskRanksToEnd):
-        world.answer()
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,44 @@ def miss(world: World, *ranks: int, seconds: float = 15.0, after: float = 0.0) -
         world.put(RankMissing(1, rank, "has not joined grads", seconds))
 
 
+def recorded_stall(world: World) -> dict[str, Any]:
+    """What the last write of the record says of a stall."""
+    found: dict[str, Any] = json.loads(world.of(WriteRecord)[-1].data["stall"] or "{}")
+    return found
+
+
+def renew(world: World, after: float = 0.0) -> None:
+    """Let the master write the record after some seconds, as it does now and then."""
+    world.answer_all()
+    world.put(Timer(TimerKind.RENEW), after)
+
+
+@pytest.fixture
+def with_recorded_stall() -> World:
+    """A training in whose first step a rank has stalled."""
+    world = training()
+    report(world, 1)
+    miss(world, 3, after=20.0)
+    name_stalls(world)
+    return world
+
+
+def stalled() -> World:
+    """A training with a rank that is stopped for too long; its stack was asked for."""
+    world = training(stall_timeout_seconds=100)
+    notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
+    while not world.of(ShowStacks):
+        world.fire()
+    return world
+
+
+def ends_at_once(world: World) -> bool:
+    """Whether the master ends the attempt for a stall that it names within five seconds."""
+    wait_in_launch(world, 5)
+    world.answer_all()
+    return bool(world.of(EndLauncher))
+
+
 def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     world = training()
     miss(world, 1, 3, seconds=60.0)
@@ -65,18 +103,6 @@ def test_stall_is_reported_with_the_time_since_the_last_step() -> None:
     message = named_stalls(world)[0]
     assert " 15 s" in message
     assert re.search(r"\b5[89] s\b", message), message
-
-
-def recorded_stall(world: World) -> dict[str, Any]:
-    """What the last write of the record says of a stall."""
-    found: dict[str, Any] = json.loads(world.of(WriteRecord)[-1].data["stall"] or "{}")
-    return found
-
-
-def renew(world: World, after: float = 0.0) -> None:
-    """Let the master write the record after some seconds, as it does now and then."""
-    world.answer_all()
-    world.put(Timer(TimerKind.RENEW), after)
 
 
 def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
@@ -110,17 +136,7 @@ def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
     assert recorded_stall(world)["rank"] == 1
 
 
-@pytest.fixture
-def with_recorded_stall() -> World:
-    """A training in whose first step a rank has stalled."""
-    world = training()
-    report(world, 1)
-    miss(world, 3, after=20.0)
-    name_stalls(world)
-    return world
-
-
-def test_stall_stays_in_the_record_for_a_while_and_while_the_step_is_reported_again(
+def test_recorded_stall_survives_a_repeated_step(
     with_recorded_stall: World,
 ) -> None:
     report(with_recorded_stall, 1)
@@ -184,7 +200,7 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
     assert stall.since >= stepped
 
 
-def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_record() -> None:
+def test_rank_that_waits_first_is_recorded_if_none_computes() -> None:
     world = training(stall_timeout_seconds=600)
     notice_each(world, IDLE, range(3), seconds=101.0, period=15.0)
     notice_each(world, IDLE, [3], seconds=121.0, period=15.0)
@@ -222,22 +238,6 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
     assert [named_after(20.0, 20.0), named_after(15.5, 35.0), named_after(20.0, 6.0)] == [1, 1, 2]
 
 
-def stalled() -> World:
-    """A training with a rank that is stopped for too long; its stack was asked for."""
-    world = training(stall_timeout_seconds=100)
-    notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
-    while not world.of(ShowStacks):
-        world.fire()
-    return world
-
-
-def ends_at_once(world: World) -> bool:
-    """Whether the master ends the attempt for a stall that it names within five seconds."""
-    wait_in_launch(world, 5)
-    world.answer_all()
-    return bool(world.of(EndLauncher))
-
-
 @pytest.mark.parametrize(
     ("kind", "steps", "step_seconds", "seconds", "ends"),
     [
@@ -270,7 +270,7 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
         pytest.param(3, 2.5, False, id="one rank keeps nothing"),
     ],
 )
-def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_state(
+def test_stopped_rank_of_a_kept_state_is_waited_for_briefly(
     ranks: int, seconds: float, ends: bool
 ) -> None:
     world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
@@ -352,7 +352,7 @@ def test_ranks_stall_when_none_of_them_computes() -> None:
     world = training(stall_timeout_seconds=100)
     notice_each(world, IDLE, range(4), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
-    assert [e.ranks for e in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
+    assert [effect.ranks for effect in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
     assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
 
 
@@ -432,7 +432,7 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
         pytest.param(0, 90000, False, id="no limit"),
     ],
 )
-def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_limit(
+def test_rank_that_outlives_the_others_ends_the_attempt_at_the_limit(
     limit: int, seconds: float, ends: bool
 ) -> None:
     world = training(stall_timeout_seconds=limit)

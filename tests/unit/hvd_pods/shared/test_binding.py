@@ -25,6 +25,15 @@ def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
 SOCKET = {*range(28), *range(56, 84)}
 
 
+def write_topology(root: Path, cpus: list[tuple[int, int]]) -> None:
+    """Write the socket and core of each CPU, as the kernel does."""
+    for cpu, (socket, core) in enumerate(cpus):
+        folder = root / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text(f"{socket}\n")
+        (folder / "core_id").write_text(f"{core}\n")
+
+
 @pytest.mark.parametrize(
     ("asked", "node", "bound"),
     [
@@ -57,15 +66,6 @@ def test_too_few_cpus_are_refused_with_both_numbers(
     with pytest.raises(BindingError) as refused:
         select_cpus(asked, topology(2, 4, 1), local_rank)
     assert [word for word in words if word not in str(refused.value)] == []
-
-
-def write_topology(root: Path, cpus: list[tuple[int, int]]) -> None:
-    """Write the socket and core of each CPU, as the kernel does."""
-    for cpu, (socket, core) in enumerate(cpus):
-        folder = root / f"cpu{cpu}" / "topology"
-        folder.mkdir(parents=True)
-        (folder / "physical_package_id").write_text(f"{socket}\n")
-        (folder / "core_id").write_text(f"{core}\n")
 
 
 def test_read_topology_has_the_allowed_cpus_only_in_order(tmp_path: Path) -> None:

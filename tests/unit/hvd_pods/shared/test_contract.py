@@ -32,6 +32,17 @@ def names_by_way() -> dict[str, set[str]]:
     return {way: set(re.findall(r'= "(HVD_[A-Z_]+)"', part)) for way, part in sections().items()}
 
 
+def names_of(kind: str) -> set[str]:
+    """The annotations or labels of the contract, by the titles of its sections."""
+    parts = [f"{way}\n{part}" for way, part in sections().items() if way.startswith(kind)]
+    return set(re.findall(r'= "([a-z.]+/[a-z-]+)"', "".join(parts)))
+
+
+def templates() -> str:
+    files = [path for path in (CHART / "templates").rglob("*") if path.suffix in (".yaml", ".tpl")]
+    return "\n".join(file.read_text() for file in files)
+
+
 def test_templates_set_what_the_contract_says_that_the_chart_sets() -> None:
     templates = names_in(CHART / "templates", "*.yaml") | names_in(CHART / "templates", "*.tpl")
     said = [names for way, names in names_by_way().items() if way.startswith("From the chart")]
@@ -60,17 +71,6 @@ def test_programs_name_variables_as_the_contract_does() -> None:
     assert spelling == alone
 
 
-def names_of(kind: str) -> set[str]:
-    """The annotations or labels of the contract, by the titles of its sections."""
-    parts = [f"{way}\n{part}" for way, part in sections().items() if way.startswith(kind)]
-    return set(re.findall(r'= "([a-z.]+/[a-z-]+)"', "".join(parts)))
-
-
-def templates() -> str:
-    files = [f for f in (CHART / "templates").rglob("*") if f.suffix in (".yaml", ".tpl")]
-    return "\n".join(file.read_text() for file in files)
-
-
 def test_templates_set_the_annotations_and_labels_but_three() -> None:
     """The master labels the node lists, and hvdchart writes the renewals and its command."""
     keys = set(re.findall(rf"^ *({OWN}): ", templates(), re.MULTILINE))
@@ -80,7 +80,7 @@ def test_templates_set_the_annotations_and_labels_but_three() -> None:
     assert keys - own == TEMPLATE_KEYS
 
 
-def test_templates_read_no_annotation_or_label_that_the_contract_does_not_have() -> None:
+def test_contract_has_each_annotation_and_label_of_the_templates() -> None:
     read = set(re.findall(rf"[\"']({OWN})[\"']", templates()))
     assert {contract.REVISION_LABEL, contract.ENDED} <= read
     assert read <= names_of("Annotations") | names_of("Labels") | TEMPLATE_KEYS

@@ -19,6 +19,14 @@ def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
 
 
+def pod_refuses(case: Case, implementation: mpi.MpiImplementation) -> bool:
+    try:
+        launch.build_command(case.run(), implementation)
+    except ConfigurationError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize(
     ("options", "implementation", "refused"),
     [
@@ -45,18 +53,10 @@ CORES = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
 MPIS = (mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH)
 
 
-def pod_refuses(case: Case, implementation: mpi.MpiImplementation) -> bool:
-    try:
-        launch.build_command(case.run(), implementation)
-    except ConfigurationError:
-        return True
-    return False
-
-
 def test_planner_refuses_the_options_that_the_pods_of_every_image_refuse() -> None:
     # Mode direct has no launcher: the chart refuses all options (templates/checks/_launch.tpl).
     cases = [case for case in launch_cases.cases() if case.mode != "direct"]
-    hopeless = [case for case in cases if all(pod_refuses(case, each) for each in MPIS)]
+    hopeless = [case for case in cases if all(pod_refuses(case, mpi) for mpi in MPIS)]
     assert hopeless == [case for case in cases if case.is_refused_by_planner()]
 
 

@@ -36,6 +36,20 @@ CRASHED = statuses(waiting("CrashLoopBackOff"), terminated={"exitCode": 78, "mes
 FAILED, ENDED = ({"terminated": {"exitCode": code}} for code in (1, 0))
 
 
+def known(*sections: str) -> list[Any]:
+    """Every entry of these sections of the table."""
+    return [
+        pytest.param(section, sign, entry, id=f"{section} {sign}")
+        for section in sections
+        for sign, entry in pod_problems.PROBLEMS[section].items()
+    ]
+
+
+def start_error(sign: str) -> dict[str, Any]:
+    ended = {"exitCode": 128, "reason": "StartError", "message": f"x: {sign}: unknown"}
+    return statuses(waiting("CrashLoopBackOff"), terminated=ended)
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
@@ -52,20 +66,6 @@ def test_a_pods_status_becomes_a_reason(status: dict[str, Any], reason: str) -> 
     assert pod_problems.diagnose({"status": status}).reason == reason
 
 
-def known(*sections: str) -> list[Any]:
-    """Every entry of these sections of the table."""
-    return [
-        pytest.param(section, sign, entry, id=f"{section} {sign}")
-        for section in sections
-        for sign, entry in pod_problems.PROBLEMS[section].items()
-    ]
-
-
-def start_error(sign: str) -> dict[str, Any]:
-    ended = {"exitCode": 128, "reason": "StartError", "message": f"x: {sign}: unknown"}
-    return statuses(waiting("CrashLoopBackOff"), terminated=ended)
-
-
 # The status of a pod that has a problem, by the section of the table.
 STATUSES: dict[str, Callable[[str], dict[str, Any]]] = {
     "scheduling": lambda sign: unschedulable(f"0/3 nodes are available: 3 {sign}."),
@@ -73,9 +73,9 @@ STATUSES: dict[str, Callable[[str], dict[str, Any]]] = {
     "exit": start_error,
 }
 WAITING_PROBLEMS = [
-    each for each in pod_problems.PROBLEMS if each not in {*STATUSES, "refusal", "event"}
+    section for section in pod_problems.PROBLEMS if section not in {*STATUSES, "refusal", "event"}
 ]
-STATUSES.update({each: lambda sign: statuses(waiting(sign)) for each in WAITING_PROBLEMS})
+STATUSES.update({reason: lambda sign: statuses(waiting(sign)) for reason in WAITING_PROBLEMS})
 WORKER: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}}
 
 
@@ -158,7 +158,8 @@ def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
     diagnosis = pod_problems.diagnose(pod)
     assert gate["name"] in diagnosis.reason
-    assert (diagnosis.is_queued, diagnosis.is_permanent) == (True, False)
+    assert diagnosis.is_queued
+    assert not diagnosis.is_permanent
 
 
 @pytest.mark.parametrize(

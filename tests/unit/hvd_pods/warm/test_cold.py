@@ -32,7 +32,9 @@ def own_worker() -> Iterator[Worker]:
 
 
 def test_threads_that_the_chart_chooses_are_those_of_the_import(own_worker: Worker) -> None:
-    environment = {k: v for k, v in own_worker.environment().items() if k not in THREADS}
+    environment = {
+        name: value for name, value in own_worker.environment().items() if name not in THREADS
+    }
     with patch.object(Worker, "environment", lambda self: environment), warm(own_worker):
         output = run(own_worker)
     assert "OMP_NUM_THREADS=" in output

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.hvd_pods.notices import Master
+from tests.unit.hvd_pods.support.notices import Master
 from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker
 
 pytestmark = pytest.mark.slow

@@ -46,6 +46,55 @@ def send_nonsense(worker: Worker) -> None:
             socket.send_fds(connection, [b"m"], descriptors)
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """What the import of the module `slow` waits for."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def slow(gate: Path) -> str:
+    return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
+
+
+@pytest.fixture
+def importing(gate: Path) -> Iterator[Worker]:
+    """A worker whose warm process still imports the module `slow`."""
+    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
+        yield worker
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A worker, and the process that watches the one that imports."""
+
+    worker: Worker
+    watching: int
+
+    def wait_for_import(self, number: int) -> None:
+        """Wait until the modules were imported so often."""
+        wait_until(lambda: self.worker.log.count("imported framework") == number, 20, "it imports")
+
+    def kill(self, number: int) -> None:
+        """Kill the process that has imported the modules, the first one or a later one."""
+        self.wait_for_import(number)
+        (importing,) = children(self.watching)
+        os.kill(importing, signal.SIGKILL)
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    with make_worker() as worker, warm(worker) as process:
+        (watching,) = children(process.pid)
+        yield Watched(worker, watching)
+
+
+def open_to_all(*paths: Path) -> None:
+    for path in paths:
+        path.chmod(0o777)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
 def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
     with running(warm_worker, WAITS) as (client, (rank, orphan, _)):
@@ -76,25 +125,6 @@ def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Work
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """What the import of the module `slow` waits for."""
-    path = tmp_path / "gate"
-    os.mkfifo(path)
-    return path
-
-
-def slow(gate: Path) -> str:
-    return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
-
-
-@pytest.fixture
-def importing(gate: Path) -> Iterator[Worker]:
-    """A worker whose warm process still imports the module `slow`."""
-    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
-        yield worker
-
-
 @pytest.mark.parametrize("is_file", [False, True])
 def test_rank_that_needs_no_framework_does_not_wait_for_an_import(
     importing: Worker, tmp_path: Path, is_file: bool
@@ -123,31 +153,6 @@ def test_rank_that_needs_no_framework_is_a_fork_when_the_import_has_ended(
     ready = importing.root / "generated" / "warm.ready"
     wait_until(ready.exists, 20, "the modules are imported")
     assert importing.show("print('runs')") == "runs\n", "there is no reason to start cold"
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A worker, and the process that watches the one that imports."""
-
-    worker: Worker
-    watching: int
-
-    def wait_for_import(self, number: int) -> None:
-        """Wait until the modules were imported so often."""
-        wait_until(lambda: self.worker.log.count("imported framework") == number, 20, "it imports")
-
-    def kill(self, number: int) -> None:
-        """Kill the process that has imported the modules, the first one or a later one."""
-        self.wait_for_import(number)
-        (importing,) = children(self.watching)
-        os.kill(importing, signal.SIGKILL)
-
-
-@pytest.fixture
-def watched() -> Iterator[Watched]:
-    with make_worker() as worker, warm(worker) as process:
-        (watching,) = children(process.pid)
-        yield Watched(worker, watching)
 
 
 def test_killed_warm_process_ends_no_rank(watched: Watched) -> None:
@@ -192,11 +197,6 @@ def test_warm_process_ends_with_its_worker() -> None:
             (importing,) = children(watching)
             assert os.getsid(watching) == watching, "what ends the worker's session would end it"
         wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
-
-
-def open_to_all(*paths: Path) -> None:
-    for path in paths:
-        path.chmod(0o777)
 
 
 @pytest.mark.promise("socket is open to the workers user only")

@@ -14,6 +14,16 @@ from hvd_pods.warm import warm_state as checked
 from hvd_pods.warm.warm_state import WarmState
 from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm
 
+OPTIMIZERS = """
+class optim:
+    def SGD(parameters, lr):
+        {body}
+class nn:
+    Parameter = list
+def zeros(size):
+    return [0.0] * size
+"""
+
 
 def request(**changes: Any) -> dict[str, Any]:
     """A rank's request that nothing speaks against."""
@@ -32,6 +42,11 @@ def warm_state(monkeypatch: pytest.MonkeyPatch) -> WarmState:
     """A warm process of one thread."""
     monkeypatch.setattr(checked, "threads", lambda: 1)
     return WarmState()
+
+
+def torch_whose_optimizer(body: str) -> dict[str, str]:
+    """A PyTorch that does this when an optimizer is made."""
+    return {"torch": RANDOM_MODULES["torch"] + OPTIMIZERS.format(body=body), "late": ""}
 
 
 @pytest.mark.parametrize(
@@ -107,22 +122,6 @@ def test_module_beside_the_script_takes_precedence(
     reason = warm_state.find_reason(request(**{"first path": str(tmp_path)}))
     expected = f"{tmp_path / entry} takes precedence over the imported module framework"
     assert reason == (expected if shadows else None)
-
-
-OPTIMIZERS = """
-class optim:
-    def SGD(parameters, lr):
-        {body}
-class nn:
-    Parameter = list
-def zeros(size):
-    return [0.0] * size
-"""
-
-
-def torch_whose_optimizer(body: str) -> dict[str, str]:
-    """A PyTorch that does this when an optimizer is made."""
-    return {"torch": RANDOM_MODULES["torch"] + OPTIMIZERS.format(body=body), "late": ""}
 
 
 def test_ranks_have_what_the_first_optimizer_imports() -> None:

@@ -23,6 +23,7 @@ from tests.support.ports import find_port
 
 SECOND = FakeGpu(percent=0, used=1, size=2, name=b"A10", uuid=b"GPU-2")
 FUNCTIONS = [name[1:] for name in vars(FakeNvml) if name.startswith("_nvml")]
+Serve = Callable[..., str]
 
 
 def shown(nvml: Any) -> list[str]:
@@ -32,6 +33,43 @@ def shown(nvml: Any) -> list[str]:
         gpu = labels[0].split('"')[1]
         short.append(f"{gpu} {name[len('hvdchart_gpu_') :]} {value}")
     return short
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for a socket, whose path must be short."""
+    with TemporaryDirectory(prefix="gpus-") as name:
+        yield Path(name)
+
+
+def listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
+
+
+@pytest.fixture
+def serve(folder: Path) -> Serve:
+    """Serves the GPUs of a library; returns the path of the socket."""
+
+    def start(nvml: Any, **limits: float) -> str:
+        listener = listen(folder / "gpus")
+        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.NvmlReader(nvml), **limits))
+        return str(folder / "gpus")
+
+    return start
+
+
+class Hanging(FakeNvml):
+    """A GPU that has fallen off the bus."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeGpu())
+        self.goes_on = threading.Event()
+
+    def _nvmlInit_v2(self) -> None:  # noqa: N802
+        self.goes_on.wait()
 
 
 def test_each_gpu_is_reported_with_its_labels() -> None:
@@ -101,35 +139,6 @@ def test_nvml_stays_open_and_is_opened_anew_when_it_knows_nothing_more() -> None
     assert (opened, lost, again) == ([True, True, 1], [False, "nvmlShutdown"], [True, 2])
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder for a socket, whose path must be short."""
-    with TemporaryDirectory(prefix="gpus-") as name:
-        yield Path(name)
-
-
-def listen(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
-    return listener
-
-
-Serve = Callable[..., str]
-
-
-@pytest.fixture
-def serve(folder: Path) -> Serve:
-    """Serves the GPUs of a library; returns the path of the socket."""
-
-    def start(nvml: Any, **limits: float) -> str:
-        listener = listen(folder / "gpus")
-        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.NvmlReader(nvml), **limits))
-        return str(folder / "gpus")
-
-    return start
-
-
 def test_whoever_asks_often_gets_the_same_answer(serve: Serve) -> None:
     nvml = FakeNvml(FakeGpu(), [SECOND] * (gpus.MAX_GPUS + 9))
     path = serve(nvml, reuse_seconds=1e9)
@@ -137,17 +146,6 @@ def test_whoever_asks_often_gets_the_same_answer(serve: Serve) -> None:
     assert answers[0] == answers[1] == gpus.NvmlReader(nvml).read()
     assert len(answers[0]) == 3 * gpus.MAX_GPUS < MAX_SERIES / 2, "sampleLimit of the PodMonitor"
     assert nvml.called.count("nvmlDeviceGetName") == 2 * gpus.MAX_GPUS
-
-
-class Hanging(FakeNvml):
-    """A GPU that has fallen off the bus."""
-
-    def __init__(self) -> None:
-        super().__init__(FakeGpu())
-        self.goes_on = threading.Event()
-
-    def _nvmlInit_v2(self) -> None:  # noqa: N802
-        self.goes_on.wait()
 
 
 def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(serve: Serve) -> None:

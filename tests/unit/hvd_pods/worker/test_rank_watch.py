@@ -18,7 +18,9 @@ from hvd_pods.rank import rank_registry
 from hvd_pods.shared import contract, notice_kinds, paths
 from hvd_pods.worker import kept_states, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
-from tests.unit.hvd_pods.notices import WORKER, Master
+from tests.unit.hvd_pods.support.notices import WORKER, Master
+
+Show = Callable[..., list[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,35 @@ def watch(script: subprocess.Popen[bytes]) -> RankWatch:
     made = RankWatch({rank_watch.PERIOD_VARIABLE: "0"})
     made.look()
     return made
+
+
+@contextmanager
+def running_rank(line: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank whose script has started a shell that does this."""
+    with subprocess.Popen(["sh", "-c", f"({line}); true"], start_new_session=True) as process:
+        try:
+            rank_registry.register(3, process.pid)
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def told(master: Master) -> set[str]:
+    """The kinds of the notices that the master has got until now."""
+    assert rank_registry.notify(next(rank_registry.running()), kind=notice_kinds.ASKED)
+    return {*iter(lambda: master.taken.get(timeout=20)["kind"], notice_kinds.ASKED)}
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
+    """Shows the stacks of ranks: the lines that are printed."""
+
+    def show(*numbers: str) -> list[str]:
+        monkeypatch.setattr("sys.argv", ["stacks.py", *numbers])
+        assert stacks.main() == 0
+        return capsys.readouterr().out.splitlines()
+
+    return show
 
 
 def test_master_is_notified_of_a_rank_that_is_stopped(
@@ -119,23 +150,6 @@ def test_master_is_notified_once_in_a_period_of_stall_checks(
     assert [notice["kind"] for notice in master.all(1)] == [notice_kinds.ASKED]
 
 
-@contextmanager
-def running_rank(line: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A rank whose script has started a shell that does this."""
-    with subprocess.Popen(["sh", "-c", f"({line}); true"], start_new_session=True) as process:
-        try:
-            rank_registry.register(3, process.pid)
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def told(master: Master) -> set[str]:
-    """The kinds of the notices that the master has got until now."""
-    assert rank_registry.notify(next(rank_registry.running()), kind=notice_kinds.ASKED)
-    return {*iter(lambda: master.taken.get(timeout=20)["kind"], notice_kinds.ASKED)}
-
-
 def test_master_is_notified_of_a_rank_that_uses_no_cpu(folder: Path, master: Master) -> None:
     watch = RankWatch({rank_watch.PERIOD_VARIABLE: "0", "HVD_FRAMEWORK": "torch"})
 
@@ -189,21 +203,6 @@ def test_script_that_has_ended_is_no_rank(script: subprocess.Popen[bytes]) -> No
     assert list(rank_registry.running())
     os.kill(script.pid, signal.SIGKILL)
     wait_until(lambda: not list(rank_registry.running()), 20, "it has ended")
-
-
-Show = Callable[..., list[str]]
-
-
-@pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
-    """Shows the stacks of ranks: the lines that are printed."""
-
-    def show(*numbers: str) -> list[str]:
-        monkeypatch.setattr("sys.argv", ["stacks.py", *numbers])
-        assert stacks.main() == 0
-        return capsys.readouterr().out.splitlines()
-
-    return show
 
 
 def test_rank_without_a_stack_is_described_and_continues(

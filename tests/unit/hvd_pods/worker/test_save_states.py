@@ -57,6 +57,14 @@ def saved(volume: Path) -> tuple[int, bytes]:
     return packed.key.step, packed.value["parts"]["weights"]
 
 
+def half(_: bytes) -> bytes:
+    return b"half of a"
+
+
+def changed(content: bytes) -> bytes:
+    return content.replace(b"after", b"AFTER")
+
+
 def test_a_checkpoint_is_written_from_memory_without_the_script(
     volume: Path, train: Callable[..., Path]
 ) -> None:
@@ -143,14 +151,6 @@ def test_workers_share_no_file_where_the_volume_has_no_locks(
     assert save_states.save_all(train(13, worker="w-13"))
     assert len({*names}) == 2
     assert saved(volume)[0] == 13
-
-
-def half(_: bytes) -> bytes:
-    return b"half of a"
-
-
-def changed(content: bytes) -> bytes:
-    return content.replace(b"after", b"AFTER")
 
 
 @pytest.mark.parametrize("damage", [half, changed])

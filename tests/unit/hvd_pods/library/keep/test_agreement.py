@@ -17,50 +17,14 @@ from hvd_pods.library.keep.shard_copies import FailureDomain
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
+# What a third rank kept on the worker of rank 1, and a step before on all of them.
+NEWEST = keep.StepKey(0, 9, 1)
+BEFORE = keep.StepKey(0, 8, 1)
+
 
 def has(steps: list[int], own: list[int] | None = None) -> tuple[list[int], list[int]]:
     """What a rank has."""
     return steps, own or []
-
-
-@pytest.mark.parametrize(
-    ("steps_of_ranks", "chosen"),
-    [
-        pytest.param([has([0]), has([])], (0, 0), id="a start"),
-        pytest.param([has([0, 4, 5]), has([4, 5])], (5, 0), id="all have it"),
-        pytest.param([has([0, 4]), has([4, 5])], (5, 1), id="one was faster"),
-        pytest.param([has([0]), has([4, 5])], (5, 1), id="rank 0 is new"),
-        pytest.param([has([0, 5], [4, 5]), has([], [])], (5, 0), id="rank 1 is new"),
-        pytest.param(
-            [has([0, 4, 5], [4, 5]), has([4], [3, 4])],
-            (4, 0),
-            id="own part is missing",
-        ),
-        pytest.param(
-            [has([0, 499, 500], [499, 500]), has([99, 100], [99, 100])],
-            (500, 0),
-            id="a worker that was away",
-        ),
-        pytest.param(
-            [has([500, 501], [499, 500]), has([90, 91], [90, 91])],
-            (500, 0),
-            id="a worker that was away, and an own part is missing",
-        ),
-    ],
-)
-def test_ranks_agree_on_the_newest_step(
-    steps_of_ranks: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
-) -> None:
-    keys = [[[keep.StepKey(0, step) for step in each] for each in pair] for pair in steps_of_ranks]
-    key, root = agreement.choose_unsharded_step(
-        [steps for steps, _ in keys], [{*own} for _, own in keys]
-    )
-    assert (key.step, root) == chosen
-
-
-# What a third rank kept on the worker of rank 1, and a step before on all of them.
-NEWEST = keep.StepKey(0, 9, 1)
-BEFORE = keep.StepKey(0, 8, 1)
 
 
 def report_with(
@@ -82,53 +46,6 @@ def report_with(
     )
 
 
-@pytest.mark.parametrize(
-    ("shards", "own", "step", "divided", "lost"),
-    [
-        pytest.param([[0], [1, 2]], [], 9, [0, 1, 1], [], id="all shards are there"),
-        pytest.param([[0, 1], [1]], [], 8, [0, 0, 1], [2], id="one is lost"),
-        pytest.param([[0], [1, 2]], [10], 10, [], [], id="this number of ranks has a newer step"),
-    ],
-)
-def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
-    shards: list[list[int]], own: list[int], step: int, divided: list[int], lost: list[int]
-) -> None:
-    newer = [keep.StepKey(0, each, 2) for each in own]
-    reports = [
-        report_with(newer, before=[0, 1], newest=shards[0]),
-        report_with(newer, before=[2], newest=shards[1]),
-    ]
-    agreed = agreement.agree_on_step(reports)
-    assert (agreed.key.step, agreed.shard_holders) == (step, divided)
-    assert agreed.lost_shards == lost
-
-
-@pytest.mark.parametrize(
-    ("own", "chosen"),
-    [pytest.param([5], (5, []), id="this number"), pytest.param([], (9, [0, 0, 0]), id="others")],
-)
-def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
-    own: list[int], chosen: tuple[int, list[int]]
-) -> None:
-    """However many steps a run with another number of ranks has made."""
-    keys = [keep.StepKey(-1, step, 7) for step in own]
-    theirs = keep.StepKey(-1, 9, 8)
-    agreed = agreement.agree_on_step(
-        [
-            agreement.RestoreReport(
-                FailureDomain("node", "worker"),
-                [*keys, theirs],
-                keys,
-                {},
-                is_sharded=True,
-                process=keep.StepKey(-1, 0),
-                of_other_sizes={ShardPlace(3, rank): [theirs] for rank in range(3)},
-            )
-        ]
-    )
-    assert (agreed.key.step, agreed.shard_holders) == chosen
-
-
 def rename_rank(worker: Path, before: int, *after: int) -> None:
     """Let what a rank has kept be that of other ranks, or of none."""
     for path in [*worker.glob(f"one/*-rank-{before}.*")]:
@@ -136,27 +53,6 @@ def rename_rank(worker: Path, before: int, *after: int) -> None:
         path.unlink()
         for rank in after:
             path.with_name(path.name.replace(f"rank-{before}", f"rank-{rank}")).write_bytes(content)
-
-
-def test_a_rank_without_a_state_of_its_own_is_named(
-    worker: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train(1, 2, own=b"numbers")
-    rename_rank(worker, 0)
-    state = train(own=b"new numbers")
-    assert (state.step, state.own) == (2, b"new numbers")
-    assert "ranks [0] " in capsys.readouterr().err
-
-
-def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a run that continues with fewer ranks. What it has of an earlier step says nothing."""
-    train(1, 2, own=b"numbers")
-    rename_rank(worker, 0, 0, 1, 2)
-    (newest,) = (path for path in worker.glob("one/*-rank-2.*") if keep_step(path) == 2)
-    newest.unlink()
-    state = train(own=b"new numbers")
-    assert (state.step, state.own) == (2, b"numbers")
-    assert "ranks [1] " in capsys.readouterr().err
 
 
 def keep_step(path: Path) -> int:
@@ -224,7 +120,110 @@ def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
     return Workers(worker, monkeypatch)
 
 
-def test_ranks_continue_with_equal_weights_although_two_have_a_state_of_the_step(
+@pytest.mark.parametrize(
+    ("steps_of_ranks", "chosen"),
+    [
+        pytest.param([has([0]), has([])], (0, 0), id="a start"),
+        pytest.param([has([0, 4, 5]), has([4, 5])], (5, 0), id="all have it"),
+        pytest.param([has([0, 4]), has([4, 5])], (5, 1), id="one was faster"),
+        pytest.param([has([0]), has([4, 5])], (5, 1), id="rank 0 is new"),
+        pytest.param([has([0, 5], [4, 5]), has([], [])], (5, 0), id="rank 1 is new"),
+        pytest.param(
+            [has([0, 4, 5], [4, 5]), has([4], [3, 4])],
+            (4, 0),
+            id="own part is missing",
+        ),
+        pytest.param(
+            [has([0, 499, 500], [499, 500]), has([99, 100], [99, 100])],
+            (500, 0),
+            id="a worker that was away",
+        ),
+        pytest.param(
+            [has([500, 501], [499, 500]), has([90, 91], [90, 91])],
+            (500, 0),
+            id="a worker that was away, and an own part is missing",
+        ),
+    ],
+)
+def test_ranks_agree_on_the_newest_step(
+    steps_of_ranks: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
+) -> None:
+    keys = [[[keep.StepKey(0, step) for step in each] for each in pair] for pair in steps_of_ranks]
+    key, root = agreement.choose_unsharded_step(
+        [steps for steps, _ in keys], [{*own} for _, own in keys]
+    )
+    assert (key.step, root) == chosen
+
+
+@pytest.mark.parametrize(
+    ("shards", "own", "step", "divided", "lost"),
+    [
+        pytest.param([[0], [1, 2]], [], 9, [0, 1, 1], [], id="all shards are there"),
+        pytest.param([[0, 1], [1]], [], 8, [0, 0, 1], [2], id="one is lost"),
+        pytest.param([[0], [1, 2]], [10], 10, [], [], id="this number of ranks has a newer step"),
+    ],
+)
+def test_complete_shards_of_another_number_of_ranks_are_divided(
+    shards: list[list[int]], own: list[int], step: int, divided: list[int], lost: list[int]
+) -> None:
+    newer = [keep.StepKey(0, step, 2) for step in own]
+    reports = [
+        report_with(newer, before=[0, 1], newest=shards[0]),
+        report_with(newer, before=[2], newest=shards[1]),
+    ]
+    agreed = agreement.agree_on_step(reports)
+    assert (agreed.key.step, agreed.shard_holders) == (step, divided)
+    assert agreed.lost_shards == lost
+
+
+@pytest.mark.parametrize(
+    ("own", "chosen"),
+    [pytest.param([5], (5, []), id="this number"), pytest.param([], (9, [0, 0, 0]), id="others")],
+)
+def test_shards_of_this_number_of_ranks_come_first_among_other_runs(
+    own: list[int], chosen: tuple[int, list[int]]
+) -> None:
+    """However many steps a run with another number of ranks has made."""
+    keys = [keep.StepKey(-1, step, 7) for step in own]
+    theirs = keep.StepKey(-1, 9, 8)
+    agreed = agreement.agree_on_step(
+        [
+            agreement.RestoreReport(
+                FailureDomain("node", "worker"),
+                [*keys, theirs],
+                keys,
+                {},
+                is_sharded=True,
+                process=keep.StepKey(-1, 0),
+                of_other_sizes={ShardPlace(3, rank): [theirs] for rank in range(3)},
+            )
+        ]
+    )
+    assert (agreed.key.step, agreed.shard_holders) == chosen
+
+
+def test_a_rank_without_a_state_of_its_own_is_named(
+    worker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(1, 2, own=b"numbers")
+    rename_rank(worker, 0)
+    state = train(own=b"new numbers")
+    assert (state.step, state.own) == (2, b"new numbers")
+    assert "ranks [0] " in capsys.readouterr().err
+
+
+def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a run that continues with fewer ranks. What it has of an earlier step says nothing."""
+    train(1, 2, own=b"numbers")
+    rename_rank(worker, 0, 0, 1, 2)
+    (newest,) = (path for path in worker.glob("one/*-rank-2.*") if keep_step(path) == 2)
+    newest.unlink()
+    state = train(own=b"new numbers")
+    assert (state.step, state.own) == (2, b"numbers")
+    assert "ranks [1] " in capsys.readouterr().err
+
+
+def test_ranks_with_different_states_of_a_step_continue_from_one(
     workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them was away, and has come back with its own step 5."""
@@ -243,7 +242,7 @@ def test_ranks_continue_with_equal_weights_although_two_have_a_state_of_the_step
     assert " step 5 " in capfd.readouterr().err
 
 
-def test_ranks_continue_with_equal_weights_although_one_has_committed_the_step_once_more(
+def test_ranks_continue_from_a_step_that_one_has_committed_again(
     workers: Workers,
 ) -> None:
     """The other one was lost before it could."""

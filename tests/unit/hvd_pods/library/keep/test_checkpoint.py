@@ -22,6 +22,29 @@ def checkpoint(worker: Path) -> Path:
     return worker.with_name("keep-main.state")
 
 
+def stand_in_for_numpy(monkeypatch: pytest.MonkeyPatch, problem: type[Exception]) -> None:
+    """Let NumPy, which the environment of the tests lacks, raise this for each type."""
+
+    def frombuffer(data: memoryview, kind: str) -> None:
+        raise problem(kind)
+
+    numpy = ModuleType("numpy")
+    monkeypatch.setattr(numpy, "frombuffer", frombuffer, raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", numpy)
+
+
+def refuse_type(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Begin a training beside another run's checkpoint with an array of this type."""
+    train(1).save()
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    value = {"parts": {"weights": b"w" * 8, "losses": []}, "steps of epoch": 0, "run": "one"}
+    to_bytes = arrays.to_bytes
+    monkeypatch.setattr(arrays, "to_bytes", lambda value: (kind, *to_bytes(value)[1:]))
+    checkpoint.write_bytes(keep.pack(keep.StepKey(0, 1), value))
+    with pytest.raises(ValueError, match=r"keep-main\.state "):
+        train()
+
+
 def test_memory_that_is_newer_than_the_checkpoint_counts(worker: Path) -> None:
     train(1, 2).save()
     train(3)
@@ -70,9 +93,7 @@ def test_a_checkpoint_of_another_script_is_refused(
 
 
 @pytest.mark.parametrize("folder", ["file", "file/in"])
-def test_a_checkpoint_that_cannot_be_written_is_reported_before_the_training_begins(
-    worker: Path, folder: str
-) -> None:
+def test_unwritable_checkpoint_is_reported_before_the_training(worker: Path, folder: str) -> None:
     (worker.parent / "file").touch()
     with pytest.raises(ValueError, match=rf"{worker.parent / folder}: .*OUTPUT_PATH"):
         train(output=worker.parent / folder)
@@ -154,29 +175,6 @@ def test_a_checkpoint_sets_only_what_callbacks_learn() -> None:
     part = SimpleNamespace(on_epoch_end=None, wait=1, model="own")
     parts.write_part(part, {"wait": 7, "model": "stranger's", "on_epoch_end": "stranger's"})
     assert (part.wait, part.model, part.on_epoch_end) == (7, "own", None)
-
-
-def stand_in_for_numpy(monkeypatch: pytest.MonkeyPatch, problem: type[Exception]) -> None:
-    """Let NumPy, which the environment of the tests lacks, raise this for each type."""
-
-    def frombuffer(data: memoryview, kind: str) -> None:
-        raise problem(kind)
-
-    numpy = ModuleType("numpy")
-    monkeypatch.setattr(numpy, "frombuffer", frombuffer, raising=False)
-    monkeypatch.setitem(sys.modules, "numpy", numpy)
-
-
-def refuse_type(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Begin a training beside another run's checkpoint with an array of this type."""
-    train(1).save()
-    monkeypatch.setenv("HVD_RUN_ID", "two")
-    value = {"parts": {"weights": b"w" * 8, "losses": []}, "steps of epoch": 0, "run": "one"}
-    to_bytes = arrays.to_bytes
-    monkeypatch.setattr(arrays, "to_bytes", lambda value: (kind, *to_bytes(value)[1:]))
-    checkpoint.write_bytes(keep.pack(keep.StepKey(0, 1), value))
-    with pytest.raises(ValueError, match=r"keep-main\.state "):
-        train()
 
 
 @pytest.mark.parametrize("kind", ["(", "O8", "|O8", "V8", "i4,i4", "finfo", "a" * 5000, "1" * 5000])

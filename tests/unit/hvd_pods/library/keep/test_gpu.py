@@ -104,7 +104,7 @@ def test_what_needs_a_commit_waits_for_its_copy(gpu: pytorch.Gpu, call: str) -> 
     assert state.step == (3 if call == "commit" else 2)
 
 
-def test_whatever_a_copy_raises_nobody_waits_for_it_for_ever(
+def test_copy_that_raises_anything_is_not_waited_for(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     thread = CompletionThread()
@@ -159,7 +159,7 @@ def test_the_next_commit_takes_the_place_of_one_that_failed(
         ({"free": 1}, "0 MiB of 0 MiB"),
     ],
 )
-def test_without_a_copy_beside_it_the_training_waits_for_each_commit(
+def test_training_without_a_copy_beside_it_waits_for_each_commit(
     gpu: pytorch.Gpu, capfd: pytest.CaptureFixture[str], change: dict[str, Any], reason: str
 ) -> None:
     vars(gpu).update(change)

@@ -29,9 +29,9 @@ def record_of(part: Any) -> Any:
 
     def go(tree: Any) -> Any:
         if isinstance(tree, dict):
-            return {key: go(each) for key, each in tree.items()}
+            return {key: go(child) for key, child in tree.items()}
         if isinstance(tree, (list, tuple)):
-            made = [go(each) for each in tree]
+            made = [go(child) for child in tree]
             return made if isinstance(tree, list) else tuple(made)
         return tree.kept() if isinstance(tree, Array) else tree
 

@@ -13,6 +13,20 @@ from hvd_pods.library import keep
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 
+def after_nine_steps() -> Any:
+    """A state that continues after the ninth step of a training with epochs of four."""
+    state = train(9)
+    assert state.epochs(4) == 2
+    state.commit(9)
+    del state
+    return train()
+
+
+def model(**more: Any) -> Any:
+    """As Keras has them; with `apply_gradients` it is an optimizer."""
+    return SimpleNamespace(**{"built": False, "variables": (), **more})
+
+
 def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
     # A state of an earlier test may be in a cycle that was not collected yet.
     gc.collect()
@@ -35,15 +49,6 @@ def test_a_part_does_not_replace_what_the_state_has(worker: Path, part: str) -> 
     parts: dict[str, Any] = {part: 1}
     with pytest.raises(ValueError, match=rf"'{part}'"):
         keep.State(**parts)
-
-
-def after_nine_steps() -> Any:
-    """A state that continues after the ninth step of a training with epochs of four."""
-    state = train(9)
-    assert state.epochs(4) == 2
-    state.commit(9)
-    del state
-    return train()
 
 
 def test_finished_epochs_are_counted(worker: Path) -> None:
@@ -76,11 +81,6 @@ def test_ranks_that_have_not_found_each_other_are_refused(
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RuntimeError, match=" 2 ranks"):
         train()
-
-
-def model(**more: Any) -> Any:
-    """As Keras has them; with `apply_gradients` it is an optimizer."""
-    return SimpleNamespace(**{"built": False, "variables": (), **more})
 
 
 @pytest.mark.parametrize(

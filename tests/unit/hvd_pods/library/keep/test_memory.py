@@ -12,6 +12,15 @@ from hvd_pods.library import keep
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 
+@pytest.fixture
+def full(worker: Path) -> Iterator[None]:
+    """No file may be larger than this."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_a_training_begins_with_what_the_script_has_made(worker: Path) -> None:
     assert resume() == (0, b"made")
 
@@ -69,15 +78,6 @@ def test_the_state_of_another_script_is_named_and_not_used(
     train(1, 2)
     assert keep.State(weights=b"made", more=1).restore() == 0
     assert "['weights', 'losses'], this script ['weights', 'more']" in capsys.readouterr().err
-
-
-@pytest.fixture
-def full(worker: Path) -> Iterator[None]:
-    """No file may be larger than this."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_training_continues_where_memory_is_full(

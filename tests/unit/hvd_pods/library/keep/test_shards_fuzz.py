@@ -47,12 +47,12 @@ CHAPTERS = st.builds(
 
 def check(cluster: Cluster, attempt: Attempt, least: int, complete: list[int]) -> None:
     """What ranks had after restore(): all the same step, and each one its shard."""
-    assert len({each.weights for each in attempt.restored.values()}) <= 1
-    for rank, each in attempt.restored.items():
-        assert each.step == len(each.history), "not what was committed"
-        assert each.shard == cluster.shard(rank, each.history), "another step, or rank"
-        assert each.step >= max([least, *complete]), "a newer step is complete"
-        event(f"continues after step {min(each.step, 3)}")
+    assert len({restored.weights for restored in attempt.restored.values()}) <= 1
+    for rank, restored in attempt.restored.items():
+        assert restored.step == len(restored.history), "not what was committed"
+        assert restored.shard == cluster.shard(rank, restored.history), "another step, or rank"
+        assert restored.step >= max([least, *complete]), "a newer step is complete"
+        event(f"continues after step {min(restored.step, 3)}")
 
 
 @given(places=st.sampled_from(PLACES), chapters=st.lists(CHAPTERS, min_size=2, max_size=6))

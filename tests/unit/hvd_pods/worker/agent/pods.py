@@ -19,7 +19,7 @@ from devtools.pods.program_copies import copy_files, replace_in
 from hvd_pods.agent.keys import Keys
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.programs import Program, make
+from tests.unit.hvd_pods.support.programs import Program, make
 
 REVISION = "r1"
 # The worker's environment, with values that quoting could damage.

@@ -14,7 +14,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.worker import rank_watch
-from tests.unit.hvd_pods.programs import Program
+from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands
 
 pytestmark = pytest.mark.slow
@@ -30,17 +30,6 @@ while time.monotonic() < until:
 """
 
 
-def test_program_gets_its_input_and_its_output_and_exit_code_come_back(worker: AgentPod) -> None:
-    with worker.shell("cat; echo wrong >&2; exit 7") as program:
-        program.give(b"one\n")
-        program.read_until(b"one\n")
-        program.give(b"two\n")
-        program.give(b"")
-        assert program.wait() == 7
-    assert program.output == b"two\n"
-    assert program.errors == b"wrong\n"
-
-
 def rests_since_last_call(process: int) -> Callable[[], bool]:
     """A condition that holds when a process has read nothing since it was looked at last."""
     seen = [""]
@@ -51,6 +40,17 @@ def rests_since_last_call(process: int) -> Callable[[], bool]:
         return seen[-2] == seen[-1]
 
     return rests
+
+
+def test_program_gets_its_input_and_its_output_and_exit_code_come_back(worker: AgentPod) -> None:
+    with worker.shell("cat; echo wrong >&2; exit 7") as program:
+        program.give(b"one\n")
+        program.read_until(b"one\n")
+        program.give(b"two\n")
+        program.give(b"")
+        assert program.wait() == 7
+    assert program.output == b"two\n"
+    assert program.errors == b"wrong\n"
 
 
 @pytest.mark.promise("program waits while its master does not read")
@@ -115,9 +115,7 @@ def test_nothing_that_a_program_has_started_outlives_it(worker: AgentPod, how: s
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_connection(
-    worker: AgentPod, number: int
-) -> None:
+def test_forking_program_does_not_outlive_its_connection(worker: AgentPod, number: int) -> None:
     """A look at all processes misses the child of one that ends during the look."""
     script = worker.pod.generated / "forks.py"
     # Bounded, so that a red test leaves nothing for ever.

@@ -14,8 +14,8 @@ from hvd_pods.agent.keys import EXPIRED, NOT_OF_MASTER, NOT_YET_VALID, REFUSES_M
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
 from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import MASTER_NAME, WORKER_NAME, ReleaseKeys, keys_of_another_time
-from tests.unit.hvd_pods.common_authority import CommonAuthority
-from tests.unit.hvd_pods.programs import Program, make
+from tests.unit.hvd_pods.support.common_authority import CommonAuthority
+from tests.unit.hvd_pods.support.programs import Program, make
 from tests.unit.hvd_pods.worker.agent.clients import (
     Client,
     connect,

@@ -13,7 +13,7 @@ from devtools.common.waiting import wait_until
 from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.worker.limits import choose_limits
 from tests.support.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.programs import Program
+from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.clients import ask_as_browsers_do, connect, greeted
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 
@@ -74,6 +74,13 @@ def is_served(agent: LimitedAgent) -> bool:
         return False
 
 
+@pytest.fixture
+def agent_with_number_9(tmp_path: Path, release: ReleaseKeys) -> Iterator[LimitedAgent]:
+    with start_limited(tmp_path / "agent", release) as agent:
+        assert agent.run("true", 9).exit_code == 0
+        yield agent
+
+
 @pytest.mark.parametrize("files", [1 << 20, -1])
 def test_limits_of_a_worker_leave_room_for_its_ranks_and_all_workers(files: int) -> None:
     limits = choose_limits(8, 512, files)
@@ -98,7 +105,7 @@ def test_silent_clients_of_an_address_are_few_and_the_oldest_goes_first(
         silent(agent, 5, "127.0.0.2") as clients,
     ):
         wait_until(lambda: not is_open(clients[1]), 20, "the second one has made room")
-        assert [is_open(one) for one in clients] == [False, False, True, True, True]
+        assert [is_open(client) for client in clients] == [False, False, True, True, True]
         assert is_open(other[0]), "another address made room"
         check_served(agent)
 
@@ -115,10 +122,10 @@ def test_silent_clients_of_many_addresses_are_few_and_the_oldest_goes_first(
             stack.enter_context(connect(agent.port, f"127.0.2.{number}")) for number in range(1, 9)
         ]
         wait_until(lambda: not is_open(clients[2]), 20, "the third one has made room")
-        assert [is_open(one) for one in clients] == [False] * 3 + [True] * 5
+        assert [is_open(client) for client in clients] == [False] * 3 + [True] * 5
         check_served(agent)
         # The master was one more.
-        assert [is_open(one) for one in clients] == [False] * 4 + [True] * 4
+        assert [is_open(client) for client in clients] == [False] * 4 + [True] * 4
 
 
 def test_agent_connections_are_none_of_the_clients_that_make_room(
@@ -256,10 +263,3 @@ def test_refusal_reaches_a_master_that_has_sent_much(agent_with_number_9: Limite
         late.give(bytes(3_000_000))
         with pytest.raises(AgentConnectionError, match="refused: "):
             late.wait()
-
-
-@pytest.fixture
-def agent_with_number_9(tmp_path: Path, release: ReleaseKeys) -> Iterator[LimitedAgent]:
-    with start_limited(tmp_path / "agent", release) as agent:
-        assert agent.run("true", 9).exit_code == 0
-        yield agent

@@ -36,7 +36,7 @@ def give_gpu(pod: Pod) -> None:
     replace_in(programs / "worker/gpus.py", '"libnvidia-ml.so.1"', '"libc.so.6"', 1)
 
 
-def test_process_that_reads_gpus_serves_all_attempts_and_ends_with_the_worker() -> None:
+def test_reader_of_gpus_survives_attempts_and_ends_with_the_worker() -> None:
     """An attempt whose fence waited for the process would never begin where the driver hangs."""
     with start_agent(give_gpu) as pod:
         path = pod.pod.generated / "gpus.sock"
@@ -96,7 +96,7 @@ def test_worker_without_its_keys_ends_with_the_reason_and_no_retry(
     assert "agent.generation=N" in termination
 
 
-def test_code_is_unpacked_anew_although_another_run_has_planted_files_under_its_name(
+def test_code_is_unpacked_anew_over_planted_files(
     worker: AgentPod,
 ) -> None:
     content = io.BytesIO()

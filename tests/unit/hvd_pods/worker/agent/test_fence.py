@@ -16,7 +16,7 @@ from devtools.pods.program_copies import FILES
 from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.pod import processes
 from hvd_pods.worker import fence
-from tests.unit.hvd_pods.programs import Program
+from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_agent
 
 pytestmark = pytest.mark.slow
@@ -38,6 +38,22 @@ def fenced() -> Iterator[AgentPod]:
     """A worker of which no master has asked anything yet."""
     with start_agent() as started:
         yield started
+
+
+def count_input(worker: AgentPod, number: int) -> bytes:
+    """Give input to a program that counts it and stays."""
+    with worker.shell("wc -c; sleep 60", number) as program:
+        program.give(bytes(200_000))
+        program.give(b"")
+        return program.read_until(b"\n")
+
+
+def end_of(program: Program) -> str:
+    """Return a program's exit code, or why it was not started."""
+    try:
+        return str(program.wait())
+    except AgentConnectionError as problem:
+        return str(problem)
 
 
 @pytest.mark.promise("newer master ends the programs of the older one which is then refused")
@@ -138,15 +154,7 @@ def test_lock_on_a_file_of_the_worker_hangs_no_later_attempt(fenced: AgentPod) -
         assert fenced.run("echo next", NUMBER + 1).output == b"next\n"
 
 
-def count_input(worker: AgentPod, number: int) -> bytes:
-    """Give input to a program that counts it and stays."""
-    with worker.shell("wc -c; sleep 60", number) as program:
-        program.give(bytes(200_000))
-        program.give(b"")
-        return program.read_until(b"\n")
-
-
-def test_input_that_comes_while_an_earlier_attempt_is_ended_reaches_the_program(
+def test_input_before_the_fence_opens_reaches_the_program(
     fenced: AgentPod,
 ) -> None:
     """As the user's code does, which the first connection of an attempt brings."""
@@ -154,14 +162,6 @@ def test_input_that_comes_while_an_earlier_attempt_is_ended_reaches_the_program(
         old.read_until(b"up\n")
         counted = [count_input(fenced, NUMBER + later) for later in range(1, 6)]
     assert counted == [b"200000\n"] * 5
-
-
-def end_of(program: Program) -> str:
-    """Return a program's exit code, or why it was not started."""
-    try:
-        return str(program.wait())
-    except AgentConnectionError as problem:
-        return str(problem)
 
 
 def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod) -> None:

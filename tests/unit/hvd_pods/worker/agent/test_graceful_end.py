@@ -12,8 +12,8 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.library import keep
 from hvd_pods.library.keep.packed_state import pack
-from tests.unit.hvd_pods.notices import Master
-from tests.unit.hvd_pods.programs import Program
+from tests.unit.hvd_pods.support.notices import Master
+from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent
 
 pytestmark = pytest.mark.slow
@@ -61,8 +61,8 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def answer(notice: dict[str, Any], connection: int) -> None:
         taken.append(notice)
         waiting.append(connection)
-        known = {item["rank"] for item in taken if item["kind"] in ("leaving", "asked")}
-        if known == {item["rank"] for item in taken if item["kind"] == "ended"}:
+        known = {notice["rank"] for notice in taken if notice["kind"] in ("leaving", "asked")}
+        if known == {notice["rank"] for notice in taken if notice["kind"] == "ended"}:
             master.server.release(waiting)
 
     master.on_wait = answer
@@ -126,7 +126,7 @@ def saving(leaving: AgentPod, notices: object) -> Iterator[Saving]:
         yield Saving(leaving, first, second)
 
 
-def test_worker_that_is_asked_to_end_notifies_the_master_and_takes_no_attempt(
+def test_terminating_worker_notifies_the_master_and_takes_no_attempt(
     saving: Saving, notices: list[dict[str, Any]]
 ) -> None:
     assert notices == [LEAVING, {**LEAVING, "rank": 5}], "the master does not know why"
@@ -218,7 +218,7 @@ def test_worker_without_ranks_ends_at_once(leaving: AgentPod) -> None:
     assert "Traceback" not in leaving.log
 
 
-def test_connection_of_a_master_that_does_not_end_keeps_no_worker_that_leaves(
+def test_connection_of_a_master_keeps_no_terminating_worker(
     leaving: AgentPod, notices: list[dict[str, Any]]
 ) -> None:
     """The grace period, in which nothing would happen any more, may be long."""

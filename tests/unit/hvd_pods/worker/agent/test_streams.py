@@ -13,11 +13,17 @@ from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.programs import Program
+from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.limited import start_limited
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands
 
 pytestmark = pytest.mark.slow
+
+
+def give_often(program: Program, content: bytes, times: int) -> None:
+    for _ in range(times):
+        program.give(content)
+        program.step(time.monotonic() + 0.05)
 
 
 def test_program_that_does_not_read_its_input_is_ended_with_its_connection(
@@ -29,12 +35,6 @@ def test_program_that_does_not_read_its_input_is_ended_with_its_connection(
         program.give(bytes(10_000_000))
         program.read_until(b"up\n")
     wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
-
-
-def give_often(program: Program, content: bytes, times: int) -> None:
-    for _ in range(times):
-        program.give(content)
-        program.step(time.monotonic() + 0.05)
 
 
 def test_program_that_closes_its_input_continues_while_its_master_sends_more(

@@ -23,8 +23,8 @@ from hvd_pods.master import (
 from hvd_pods.pod import reporting
 from hvd_pods.shared import paths
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.call_limits import ONCE
-from tests.unit.hvd_pods.workers import Workers
+from tests.unit.hvd_pods.support.call_limits import ONCE
+from tests.unit.hvd_pods.support.workers import Workers
 
 JOB = "hvd-master-1"
 
