@@ -25,7 +25,7 @@ the job to be terminated. The first process to do so was:
 """
 
 
-def cause(
+def find_cause(
     text: str,
     code: int = 1,
     exception_notices: Sequence[Notice] = (),
@@ -54,13 +54,13 @@ def cause(
     return result
 
 
-def judged(
+def judge_output(
     text: str,
     code: int = 1,
     exception_notices: Sequence[Notice] = (),
     exit_notices: Sequence[Notice] = (),
 ) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
-    result = cause(text, code, exception_notices, exit_notices=exit_notices)
+    result = find_cause(text, code, exception_notices, exit_notices=exit_notices)
     assert result
     return result.text, result.is_sure_to_repeat

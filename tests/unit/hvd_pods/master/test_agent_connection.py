@@ -31,9 +31,9 @@ from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.release_keys import MASTER_NAME, WORKER_NAME, ReleaseKeys, keys_of_another_time
 from tests.unit.hvd_pods.support.common_authority import CommonAuthority
-from tests.unit.hvd_pods.support.programs import Program, make
+from tests.unit.hvd_pods.support.programs import Program, make_request
 
-TRUE = make(["true"])
+TRUE = make_request(["true"])
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def test_request_that_is_too_long_is_not_sent(
     tmp_path: Path, release: ReleaseKeys, keys: Keys
 ) -> None:
     with agent_of(release.of_worker(tmp_path / "worker"), HELLO) as port:
-        problem = problem_of(port, keys, make(["x" * (1 << 16)]))
+        problem = problem_of(port, keys, make_request(["x" * (1 << 16)]))
     assert " 65536 " in str(problem)
     assert problem.is_sure
 

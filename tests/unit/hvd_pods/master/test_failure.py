@@ -14,7 +14,7 @@ from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
 from hvd_pods.rules.events import Notice
 from hvd_pods.shared.untrusted import printable
-from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, cause, judged
+from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, find_cause, judge_output
 
 OUT_OF_MEMORY = (
     "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
@@ -115,7 +115,7 @@ LIST_ERROR = f"{ERROR}, train.py:94"
 def test_the_first_rank_that_failed_is_named_with_its_exception(
     text: str, expected: str, sure: bool
 ) -> None:
-    assert judged(text, 2 if "exit code 2" in expected else 3) == (expected, sure)
+    assert judge_output(text, 2 if "exit code 2" in expected else 3) == (expected, sure)
 
 
 NOTES = """\
@@ -135,7 +135,7 @@ WARNING: a script's own
 
 
 def test_notes_of_tensorflow_and_open_mpi_are_left_out() -> None:
-    cause(NOTES + KEPT, passed=KEPT)
+    find_cause(NOTES + KEPT, passed=KEPT)
 
 
 KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in `worker.env`)"
@@ -208,7 +208,7 @@ NO_FILE = "python3: can't open file '/app/tarin.py': [Errno 2] No such file or d
     ],
 )
 def test_message_and_line_of_the_users_own_code_are_reported(text: str, expected: str) -> None:
-    assert judged(text)[0] == f"a rank: {expected}"
+    assert judge_output(text)[0] == f"a rank: {expected}"
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,12 @@ def test_message_and_line_of_the_users_own_code_are_reported(text: str, expected
 def test_last_line_of_the_rank_is_reported_with_its_exit_code(text: str, expected: str) -> None:
     """Such as that of `sys.exit`, of argparse, or of Python where the script is missing."""
     after = f'exit code 1, after "{expected}"'
-    assert judged(f"{text}\n{OPEN_MPI_4.format(code=1)}")[0] == f"rank 3 on hvd-cpu-1: {after}"
+    assert (
+        judge_output(f"{text}\n{OPEN_MPI_4.format(code=1)}")[0] == f"rank 3 on hvd-cpu-1: {after}"
+    )
     tagged = "".join(f"[1]<stderr>:{line}\n" for line in text.splitlines())
     other = "[0]<stderr>:I am another rank\n"
-    assert judged(f"{tagged}{other}{OTHER}")[0] == f"rank 1 on hvd-cpu-0: {after}"
+    assert judge_output(f"{tagged}{other}{OTHER}")[0] == f"rank 1 on hvd-cpu-0: {after}"
 
 
 # A rank, what it told of its exception, and how many seconds before the test.
@@ -271,7 +273,7 @@ def test_ranks_report_which_of_them_raised_what(
         {"worker": f"worker-of-{rank}", "rank": rank, "text": text, "at": now - ago}
         for rank, text, ago in raised
     ]
-    assert judged(output, exception_notices=notices)[0] == expected
+    assert judge_output(output, exception_notices=notices)[0] == expected
 
 
 # What the horovodrun of a custom command raises, with Gloo and with MPI.
@@ -324,7 +326,7 @@ def test_rank_that_no_launcher_names_has_reported_how_it_ended(
         for rank, code in failed
     ]
     old: Notice = {"rank": 2, "worker": "hvd-cpu-1", "status": -9, "at": now - 60}
-    assert judged(output, exit_notices=[old, *notices]) == (expected, sure)
+    assert judge_output(output, exit_notices=[old, *notices]) == (expected, sure)
 
 
 def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
@@ -336,19 +338,19 @@ def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
     ]
     failed: list[Notice] = [{"rank": 1, "worker": "hvd-cpu-0", "status": 1, "at": now}]
     assert (
-        judged("", exception_notices=raised, exit_notices=failed)[0]
+        judge_output("", exception_notices=raised, exit_notices=failed)[0]
         == "rank 1 on hvd-cpu-0: ValueError: real"
     )
 
 
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
 def test_output_without_a_cause_has_none(text: str) -> None:
-    assert cause(text) is None
+    assert find_cause(text) is None
 
 
 def test_lines_may_come_in_parts() -> None:
     """A pipe has no lines."""
-    result = cause(TAGGED[-20:], before=TAGGED[:-20])
+    result = find_cause(TAGGED[-20:], before=TAGGED[:-20])
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
 
@@ -404,7 +406,7 @@ def test_rank_that_was_killed_for_memory_reports_how_much_it_had(
 ) -> None:
     now = time.monotonic()
     failed: Notice = {"rank": 1, "worker": "hvd-cpu-0", "status": -9, "at": now, "limit": limit}
-    result = cause("", 137, exit_notices=[failed])
+    result = find_cause("", 137, exit_notices=[failed])
     assert result
     assert result.is_sure_to_repeat
     assert result.is_permanent
@@ -425,7 +427,7 @@ def test_cause_that_no_attempt_can_avoid_is_permanent(
     text: str, expected: str, is_permanent: bool
 ) -> None:
     raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
-    result = cause("", 1, exception_notices=[raised])
+    result = find_cause("", 1, exception_notices=[raised])
     assert result
     assert expected in result.text
     assert result.is_permanent == is_permanent

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hvd_pods.rules.events import Notice
-from tests.unit.hvd_pods.master.launcher_output import cause, judged
+from tests.unit.hvd_pods.master.launcher_output import find_cause, judge_output
 
 # What a rank of an H200 printed that shared its GPU with another rank, in mode mpirun.
 ONE_GPU = """\
@@ -29,7 +29,7 @@ thus causing the job to be terminated. The first process to do so was:
 
 
 def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
-    result = cause(ONE_GPU, 1)
+    result = find_cause(ONE_GPU, 1)
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: ")
     assert "`worker.slots`" in result.text
@@ -84,7 +84,7 @@ def test_message_of_cuda_has_its_remedy(
     text: str, remedy: str, is_permanent: bool, broken_worker: str
 ) -> None:
     raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
-    result = cause("", 1, exception_notices=[raised])
+    result = find_cause("", 1, exception_notices=[raised])
     assert result
     assert remedy in result.text
     assert result.is_permanent == is_permanent
@@ -112,7 +112,7 @@ with exception: CUDA error: uncorrectable ECC error encountered
 )
 def test_broken_gpu_that_a_watchdog_reports_is_the_cause(tag: str, who: str, worker: str) -> None:
     """Whichever rank has ended first."""
-    result = cause(WATCHDOGS.format(tag=tag), 134)
+    result = find_cause(WATCHDOGS.format(tag=tag), 134)
     assert result
     assert result.text.startswith(who)
     assert "uncorrectable ECC error" in result.text
@@ -123,7 +123,7 @@ def test_worker_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None
     """Although a sound rank has ended first, and the lines have no rank."""
     text = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
     raised: Notice = {"rank": 3, "worker": "hvd-cpu-1", "text": text, "at": time.monotonic()}
-    result = cause(
+    result = find_cause(
         f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, exception_notices=[raised]
     )
     assert result
@@ -133,7 +133,7 @@ def test_worker_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None
 def test_what_a_rank_has_printed_of_a_sound_gpu_is_not_the_cause() -> None:
     """It may have handled that."""
     printed = "no second GPU: CUDA error: invalid device ordinal\n"
-    assert judged(f"{printed}[hvd] rank 0 on hvd-cpu-0 ended with exit code 7\n", 7) == (
+    assert judge_output(f"{printed}[hvd] rank 0 on hvd-cpu-0 ended with exit code 7\n", 7) == (
         f'rank 0 on hvd-cpu-0: exit code 7, after "{printed.strip()}"',
         False,
     )
@@ -155,6 +155,6 @@ def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
         {"rank": rank, "worker": "hvd-cpu-0", "text": text, "at": now}
         for rank, text in ((0, lost), (1, "KeyError: 'x'"))
     ]
-    result = cause("", 1, exception_notices=raised)
+    result = find_cause("", 1, exception_notices=raised)
     assert result
     assert result.text == "rank 1 on hvd-cpu-0: KeyError: 'x'"

@@ -30,10 +30,10 @@ NOTICES: list[dict[str, Any]] = [
 def happen_by(world: World, chance: random.Random, times: int) -> None:
     """Let something happen so many times, by chance."""
     for _ in range(times):
-        happen(world, chance.randrange(14 * 200))
+        put_random_event(world, chance.randrange(14 * 200))
 
 
-def happen(world: World, choice: int) -> None:
+def put_random_event(world: World, choice: int) -> None:
     """Let something happen that may happen now."""
     attempt = world.state.attempt.number
     workers = world.run.workers

@@ -26,7 +26,7 @@ from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import BEING_DELETED, JOB, OTHER, SUSPENDED, World, leased, one_group
-from tests.unit.hvd_pods.rules.random_events import happen
+from tests.unit.hvd_pods.rules.random_events import put_random_event
 
 RUNS: dict[str, Run] = {
     "plain": one_group(lost_after_seconds=15),
@@ -116,7 +116,7 @@ def drive(world: World, choices: list[int], events: dict[int, list[Callable[[], 
             if not world.exit:
                 event()
         if not world.exit:
-            happen(world, choice)
+            put_random_event(world, choice)
 
 
 def go_as_usual(world: World) -> None:

@@ -26,7 +26,13 @@ from hvd_pods.shared.notice_kinds import ENDED
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.run import Run
 from tests.support.world import BEING_DELETED, JOB, SUSPENDED, WALL, World, one_group
-from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, lose, notice, training
+from tests.unit.hvd_pods.rules.trainings import (
+    begin_training,
+    go_on,
+    launch_again,
+    lose_worker,
+    send_notice,
+)
 
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
@@ -45,7 +51,7 @@ def pod(phase: str, **metadata: str) -> Any:
 
 def preempted(job: Any = QUEUED) -> World:
     """A master that a queue has asked to end, and that has given the record back."""
-    world = training(grace_seconds=60)
+    world = begin_training(grace_seconds=60)
     world.job = job
     world.put(Terminated())
     world.settle(until=ReleaseRecord)
@@ -86,7 +92,7 @@ def terminate(world: World) -> None:
 
 
 def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
-    world = training()
+    world = begin_training()
     world.put(Terminated())
     world.end_launcher(0)
     assert world.end() == (0, "")
@@ -107,7 +113,7 @@ def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None
 def test_workers_are_scaled_down_as_cleanup_says(
     cleanup: str, upgraded: str, code: int, is_scaled: bool
 ) -> None:
-    world = training(cleanup=cleanup)
+    world = begin_training(cleanup=cleanup)
     world.job = {
         **JOB,
         "metadata": {"annotations": {"hvdchart/cleanup": upgraded}} if upgraded else {},
@@ -120,7 +126,7 @@ def test_workers_are_scaled_down_as_cleanup_says(
 
 
 def test_workers_stay_where_the_master_has_no_service_account() -> None:
-    world = training(has_api_access=False, backoff_limit=0, cleanup="Always")
+    world = begin_training(has_api_access=False, backoff_limit=0, cleanup="Always")
     world.end_launcher(0)
     assert world.end() == (0, "")
     assert not world.of(ScaleDown)
@@ -148,7 +154,7 @@ TOO_LONG = "`master.activeDeadlineSeconds=60`"
 def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
     cleanup: str, job: Any, reason: str, state: str, is_scaled: bool
 ) -> None:
-    world = training(cleanup=cleanup)
+    world = begin_training(cleanup=cleanup)
     world.job = job
     world.put(Terminated())
     assert reason in world.end()[1]
@@ -207,7 +213,7 @@ def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: An
 def test_ranks_may_continue_only_if_another_master_follows(
     run: Run, job: Any, may_continue: bool
 ) -> None:
-    world = training(run)
+    world = begin_training(run)
     world.job = job
     terminate(world)
     assert bool(world.of(CheckRanks)) is may_continue
@@ -215,7 +221,7 @@ def test_ranks_may_continue_only_if_another_master_follows(
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
-    world = training(mode="direct", grace_seconds=6)
+    world = begin_training(mode="direct", grace_seconds=6)
     world.put(Terminated())
     world.fire()
     assert world.of(ReadJob)[-1].retry_seconds == 1, "a sixth of the grace period"
@@ -225,10 +231,10 @@ def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
 
 
 def test_ranks_that_would_lose_steps_are_asked_to_end_all_the_same() -> None:
-    world = training(mode="direct")
+    world = begin_training(mode="direct")
     terminate(world)
     world.answers.clear()
-    notice(world, ENDED, connection=5)
+    send_notice(world, ENDED, connection=5)
     world.put(RanksChecked(1, may_stay=False))
     assert len(world.of(AskRanksToEnd)) == 1
     assert not world.of(DetachLauncher)
@@ -236,7 +242,7 @@ def test_ranks_that_would_lose_steps_are_asked_to_end_all_the_same() -> None:
 
 
 def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
-    world = training(mode="direct", cleanup="Always")
+    world = begin_training(mode="direct", cleanup="Always")
     terminate(world)
     world.answers.clear()
     world.put(RanksChecked(1, may_stay=True))
@@ -250,12 +256,12 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
 
 @pytest.mark.parametrize("may_stay", [True, False])
 @pytest.mark.parametrize(
-    "end", [World.end_launcher, lose], ids=["ended before", "is ended for a lost worker"]
+    "end", [World.end_launcher, lose_worker], ids=["ended before", "is ended for a lost worker"]
 )
 def test_answer_about_the_ranks_of_a_launch_that_is_over_changes_nothing(
     end: Callable[[World], None], may_stay: bool
 ) -> None:
-    world = training(mode="direct")
+    world = begin_training(mode="direct")
     terminate(world)
     world.answers.clear()
     end(world)
@@ -265,7 +271,7 @@ def test_answer_about_the_ranks_of_a_launch_that_is_over_changes_nothing(
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
-    world = training()
+    world = begin_training()
     world.job = {**JOB, "spec": {"backoffLimit": 4}}
 
     def fail() -> None:

@@ -20,17 +20,17 @@ from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import WALL, World
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
+    begin_training,
     end_with,
     keep_state,
     launch_again,
-    lose,
+    lose_worker,
     name_stalls,
     named_stalls,
-    notice,
-    notice_each,
-    report,
-    report_each,
-    training,
+    report_step,
+    report_steps,
+    send_notice,
+    send_notices,
     wait_in_launch,
 )
 
@@ -57,8 +57,8 @@ def renew(world: World, after: float = 0.0) -> None:
 @pytest.fixture
 def with_recorded_stall() -> World:
     """A training in whose first step a rank has stalled."""
-    world = training()
-    report(world, 1)
+    world = begin_training()
+    report_step(world, 1)
     miss(world, 3, after=20.0)
     name_stalls(world)
     return world
@@ -66,8 +66,8 @@ def with_recorded_stall() -> World:
 
 def stalled() -> World:
     """A training with a rank that is stopped for too long; its stack was asked for."""
-    world = training(stall_timeout_seconds=100)
-    notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
+    world = begin_training(stall_timeout_seconds=100)
+    send_notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
     while not world.of(ShowStacks):
         world.fire()
     return world
@@ -81,7 +81,7 @@ def ends_at_once(world: World) -> bool:
 
 
 def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
-    world = training()
+    world = begin_training()
     miss(world, 1, 3, seconds=60.0)
     name_stalls(world)
     miss(world, 1, 3, seconds=120.0, after=60.0)
@@ -96,8 +96,8 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
 
 def test_stall_is_reported_with_the_time_since_the_last_step() -> None:
     """Horovod, which looks now and then, says only that it has lasted for a while."""
-    world = training()
-    report(world, 1)
+    world = begin_training()
+    report_step(world, 1)
     miss(world, 3, after=58.0)
     name_stalls(world)
     message = named_stalls(world)[0]
@@ -106,7 +106,7 @@ def test_stall_is_reported_with_the_time_since_the_last_step() -> None:
 
 
 def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
-    world = training()
+    world = begin_training()
     began = world.now
     miss(world, 3, seconds=60.0)
     name_stalls(world)
@@ -129,9 +129,9 @@ def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
 
 
 def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
-    world = training()
-    notice(world, STOPPED, "w-1", rank=3, seconds=40.0, period=15.0)
-    notice(world, STOPPED, "w-0", rank=1, seconds=90.0, period=15.0)
+    world = begin_training()
+    send_notice(world, STOPPED, "w-1", rank=3, seconds=40.0, period=15.0)
+    send_notice(world, STOPPED, "w-0", rank=1, seconds=90.0, period=15.0)
     name_stalls(world)
     assert recorded_stall(world)["rank"] == 1
 
@@ -139,13 +139,13 @@ def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
 def test_recorded_stall_survives_a_repeated_step(
     with_recorded_stall: World,
 ) -> None:
-    report(with_recorded_stall, 1)
+    report_step(with_recorded_stall, 1)
     renew(with_recorded_stall, 30.0)
     assert recorded_stall(with_recorded_stall)
 
 
 def test_stall_leaves_the_record_with_a_step(with_recorded_stall: World) -> None:
-    report(with_recorded_stall, 2)
+    report_step(with_recorded_stall, 2)
     renew(with_recorded_stall)
     assert not recorded_stall(with_recorded_stall)
 
@@ -166,29 +166,29 @@ def test_stall_leaves_the_record_with_its_attempt(with_recorded_stall: World) ->
 
 
 def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
-    world = training()
-    notice_each(world, FINISHED, range(3))
+    world = begin_training()
+    send_notices(world, FINISHED, range(3))
     wait_in_launch(world, NAMING_DELAY_SECONDS + 1)
     world.put(StacksShown(1, [(3, "train.py:41 in load")]))
     renew(world, 500.0)
     stall = recorded_stall(world)
     assert (stall["rank"], stall["worker"], stall["place"]) == (3, "w-1", "train.py:41 in load")
     assert stall["what"] == "has not ended after rank 0 on w-0"
-    report(world, 1)
+    report_step(world, 1)
     renew(world)
     assert not recorded_stall(world)
 
 
 def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -> None:
     """Horovod names it in each step, and a slow run is no stalled one."""
-    world = training(stall_timeout_seconds=600)
+    world = begin_training(stall_timeout_seconds=600)
 
     def make_steps(steps: Iterable[int]) -> None:
         for step in steps:
             miss(world, 3, after=20.0)
             name_stalls(world)
             world.now += 10
-            report(world, step)
+            report_step(world, step)
 
     make_steps(range(1, 41))
     stepped = world.now - 1
@@ -201,9 +201,9 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
 
 
 def test_rank_that_waits_first_is_recorded_if_none_computes() -> None:
-    world = training(stall_timeout_seconds=600)
-    notice_each(world, IDLE, range(3), seconds=101.0, period=15.0)
-    notice_each(world, IDLE, [3], seconds=121.0, period=15.0)
+    world = begin_training(stall_timeout_seconds=600)
+    send_notices(world, IDLE, range(3), seconds=101.0, period=15.0)
+    send_notices(world, IDLE, [3], seconds=121.0, period=15.0)
     name_stalls(world)
     stall = world.state.find_stall(world.now)
     assert stall
@@ -227,11 +227,11 @@ def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
 
 def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
     """Although notices take a moment to arrive."""
-    world = training()
+    world = begin_training()
 
     def named_after(after: float, seconds: float) -> int:
         world.now += after
-        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
+        send_notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
         name_stalls(world)
         return len(named_stalls(world))
 
@@ -255,10 +255,10 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
 def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
     kind: str, steps: int, step_seconds: float, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
-    report_each(world, range(1, steps + 1), after=step_seconds)
+    world = begin_training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
+    report_steps(world, range(1, steps + 1), after=step_seconds)
     world.now += seconds
-    notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
+    send_notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
     assert ends_at_once(world) is ends
 
 
@@ -273,36 +273,36 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
 def test_stopped_rank_of_a_kept_state_is_waited_for_briefly(
     ranks: int, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
-    report_each(world, (1, 2, 3), after=0.05)
+    world = begin_training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
+    report_steps(world, (1, 2, 3), after=0.05)
     keep_state(world, ranks=ranks)
     world.now += seconds
-    notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
+    send_notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
     assert ends_at_once(world) is ends
 
 
 def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
-    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
-    report_each(world, (1, 2, 3), after=0.05)
-    lose(world)
+    world = begin_training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
+    report_steps(world, (1, 2, 3), after=0.05)
+    lose_worker(world)
     world.end_launcher(1)
     launch_again(world)
     keep_state(world)
     world.effects.clear()
-    notice(world, STOPPED, "w-1", rank=3, seconds=4.0, period=1.0)
+    send_notice(world, STOPPED, "w-1", rank=3, seconds=4.0, period=1.0)
     assert ends_at_once(world)
 
 
 def test_stop_that_continues_is_not_held_back_as_lines_of_output_are() -> None:
     """The next report of those comes five seconds later: a script could write them without end."""
-    world = training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
-    report_each(world, (1, 2, 3), after=0.05)
+    world = begin_training(stall_timeout_seconds=3600, is_stall_timeout_default=True)
+    report_steps(world, (1, 2, 3), after=0.05)
     keep_state(world)
     began = world.now
 
     def tell(seconds: float) -> None:
         world.now = began + seconds
-        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
+        send_notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
         world.fire()
 
     tell(1.0)
@@ -314,7 +314,7 @@ def test_stop_that_continues_is_not_held_back_as_lines_of_output_are() -> None:
 
 def test_rank_that_is_named_each_second_ends_the_attempt_in_time() -> None:
     """With HOROVOD_STALL_CHECK_TIME_SECONDS=1, names come more often than the log has them."""
-    world = training(stall_timeout_seconds=30)
+    world = begin_training(stall_timeout_seconds=30)
 
     def name_for(seconds: int) -> None:
         for _ in range(seconds):
@@ -349,8 +349,8 @@ def test_launcher_that_does_not_end_is_killed() -> None:
 
 
 def test_ranks_stall_when_none_of_them_computes() -> None:
-    world = training(stall_timeout_seconds=100)
-    notice_each(world, IDLE, range(4), seconds=101.0, period=15.0)
+    world = begin_training(stall_timeout_seconds=100)
+    send_notices(world, IDLE, range(4), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
     assert [effect.ranks for effect in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
     assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
@@ -361,21 +361,21 @@ def test_ranks_stall_when_none_of_them_computes() -> None:
 )
 def test_ranks_do_not_stall_while_one_of_them_computes(first: tuple[int, ...], pause: int) -> None:
     """It may be what the others wait for, for as long as it likes."""
-    world = training(stall_timeout_seconds=100)
-    notice_each(world, IDLE, first, seconds=101.0, period=15.0)
+    world = begin_training(stall_timeout_seconds=100)
+    send_notices(world, IDLE, first, seconds=101.0, period=15.0)
     world.now += pause
-    notice_each(world, IDLE, [3], seconds=101.0, period=15.0)
+    send_notices(world, IDLE, [3], seconds=101.0, period=15.0)
     assert TimerKind.STALLS not in world.state.timers
 
 
 @pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 2)])
 def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> None:
     """Such as those of a training that waits for its data; each stall names all ranks."""
-    world = training(stall_timeout_seconds=100)
+    world = begin_training(stall_timeout_seconds=100)
 
     def pause() -> None:
         world.now += idle + 6.0
-        notice_each(world, IDLE, range(4), seconds=idle, period=15.0)
+        send_notices(world, IDLE, range(4), seconds=idle, period=15.0)
         world.answer_all()
         name_stalls(world)
 
@@ -388,14 +388,14 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
 
 
 def test_ranks_that_there_are_not_are_not_kept() -> None:
-    world = training()
+    world = begin_training()
     miss(world, *range(3, 50))
     assert world.state.attempt.launch
     assert [*world.state.attempt.launch.stalls.new] == [3]
 
 
 def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
-    world = training()
+    world = begin_training()
 
     def begin_anew(times: int) -> None:
         for _ in range(times):
@@ -409,10 +409,10 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
 
 
 def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
-    world = training(stall_timeout_seconds=600)
-    notice(world, FINISHED, "w-0", rank=0)
+    world = begin_training(stall_timeout_seconds=600)
+    send_notice(world, FINISHED, "w-0", rank=0)
     wait_in_launch(world, NAMING_DELAY_SECONDS + 1)
-    notice_each(world, FINISHED, (1, 2))
+    send_notices(world, FINISHED, (1, 2))
     wait_in_launch(world, NAMING_DELAY_SECONDS)
     (message,) = named_stalls(world)
     assert "rank 0 on w-0" in message
@@ -435,8 +435,8 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
 def test_rank_that_outlives_the_others_ends_the_attempt_at_the_limit(
     limit: int, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout_seconds=limit)
-    notice(world, FINISHED, "w-0", rank=0)
+    world = begin_training(stall_timeout_seconds=limit)
+    send_notice(world, FINISHED, "w-0", rank=0)
     wait_in_launch(world, seconds)
     assert bool(world.of(EndLauncher)) is ends
     problem = end_with(world, 143)
@@ -445,11 +445,11 @@ def test_rank_that_outlives_the_others_ends_the_attempt_at_the_limit(
 
 def test_ranks_that_make_steps_may_continue_after_another_one() -> None:
     """Each may have work of its own."""
-    world = training(stall_timeout_seconds=100)
-    notice(world, FINISHED, "w-0", rank=0)
+    world = begin_training(stall_timeout_seconds=100)
+    send_notice(world, FINISHED, "w-0", rank=0)
 
     def make_step(number: int) -> None:
-        report(world, number)
+        report_step(world, number)
         wait_in_launch(world, 50)
 
     make_step(1)
@@ -461,9 +461,9 @@ def test_ranks_that_make_steps_may_continue_after_another_one() -> None:
 
 
 def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
-    world = training(stall_timeout_seconds=100)
-    notice(world, FINISHED, "w-0", rank=0)
-    notice_each(world, IDLE, (1, 2, 3), seconds=101.0, period=15.0)
+    world = begin_training(stall_timeout_seconds=100)
+    send_notice(world, FINISHED, "w-0", rank=0)
+    send_notices(world, IDLE, (1, 2, 3), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
     assert "for 101 s" in end_with(world, 143)
 
@@ -471,10 +471,10 @@ def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
 @pytest.mark.parametrize("kind", [FINISHED, ENDED])
 def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     """Such as hvdchart.launch, whose calls may also have nothing to do for hours."""
-    world = training(mode="custom", stall_timeout_seconds=100)
-    notice_each(world, kind, range(4))
+    world = begin_training(mode="custom", stall_timeout_seconds=100)
+    send_notices(world, kind, range(4))
     wait_in_launch(world, 1000)
-    notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
+    send_notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
     wait_in_launch(world, 10)
     assert not named_stalls(world)
     assert not world.of(EndLauncher)

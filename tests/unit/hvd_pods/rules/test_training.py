@@ -55,18 +55,18 @@ from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import World, one_group, pod
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
+    begin_training,
     end_with,
+    find_cause_of_end,
     go_on,
-    judge,
     keep_state,
     launch_again,
-    lose,
-    notice,
-    notice_each,
+    lose_worker,
     put_each,
-    report,
-    report_each,
-    training,
+    report_step,
+    report_steps,
+    send_notice,
+    send_notices,
 )
 
 BOUND = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
@@ -84,7 +84,7 @@ def delivering() -> World:
 
 def asking(number: int, **changes: Any) -> World:
     """A master that is asked to end; it has asked so many ranks to end."""
-    world = training(**changes)
+    world = begin_training(**changes)
     world.put(Terminated())
     world.answers.clear()
     world.put(RanksAskedToEnd(1, number))
@@ -93,9 +93,9 @@ def asking(number: int, **changes: Any) -> World:
 
 def progressed() -> World:
     """A training that has made 50 of 100 steps, 10 in each second."""
-    world = training()
+    world = begin_training()
     for step in range(1, 6):
-        report(world, 10 * step, steps=100, loss=0.5, samplesPerSecond=2.5, size=4)
+        report_step(world, 10 * step, steps=100, loss=0.5, samplesPerSecond=2.5, size=4)
     return world
 
 
@@ -111,9 +111,9 @@ def left_by_another_master(**record: str) -> World:
 
 
 def test_launch_fails_for_the_cause_that_the_ranks_report() -> None:
-    assert end_with(training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
-    assert "exit code 3" in end_with(training(), 3)
-    assert end_with(training(), 0) == ""
+    assert end_with(begin_training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
+    assert "exit code 3" in end_with(begin_training(), 3)
+    assert end_with(begin_training(), 0) == ""
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_launch_fails_for_the_cause_that_the_ranks_report() -> None:
 def test_command_may_leave_workers_idle_only_where_allowed(
     allowed: bool, mode: str, code: int, remedy: str
 ) -> None:
-    world = training(mode=mode, allow_idle_workers=allowed)
+    world = begin_training(mode=mode, allow_idle_workers=allowed)
     world.end_launcher(0)
     found, said = world.end()
     assert found == code
@@ -135,7 +135,7 @@ def test_command_may_leave_workers_idle_only_where_allowed(
 
 
 def test_command_that_has_reached_a_worker_has_finished() -> None:
-    world = training(mode="custom")
+    world = begin_training(mode="custom")
     world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(0)
     assert world.end() == (0, "")
@@ -143,7 +143,7 @@ def test_command_that_has_reached_a_worker_has_finished() -> None:
 
 def test_log_and_events_name_the_attempt_that_begins() -> None:
     """Systems for logs tell the lines of attempts apart by it: the pods are the same."""
-    world = training(mode="custom")
+    world = begin_training(mode="custom")
     world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
     go_on(world, lambda: world.state.attempt.number == 2)
@@ -154,7 +154,7 @@ def test_log_and_events_name_the_attempt_that_begins() -> None:
 
 
 def test_later_attempt_may_find_nothing_left_to_do() -> None:
-    world = training(mode="custom")
+    world = begin_training(mode="custom")
     world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
     launch_again(world)
@@ -173,7 +173,7 @@ def test_later_master_of_a_job_may_find_nothing_left_to_do(trained: str, code: i
 
 
 def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
-    world = training()
+    world = begin_training()
     end_with(world, 255, CAUSE._replace(is_final=True))
     assert world.end()[0] == 78
     assert len(world.of(StartLauncher)) == 1
@@ -181,7 +181,7 @@ def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
 
 def test_launch_whose_ranks_cannot_start_ends_the_run() -> None:
     """Such as for a command that the image does not have."""
-    world = training()
+    world = begin_training()
     end_with(world, 78)
     assert world.end()[0] == 78
     assert len(world.of(StartLauncher)) == 1
@@ -196,7 +196,7 @@ def test_launch_whose_ranks_cannot_start_ends_the_run() -> None:
 )
 def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(event: Event) -> None:
     """At its address, on the node's network, may be a worker of another release by now."""
-    world = training()
+    world = begin_training()
     world.put(event)
     problem = end_with(world, 255, CAUSE._replace(is_final=True))
     assert "lost w-1" in problem
@@ -223,8 +223,8 @@ def test_failed_delivery_to_a_worker_that_is_there_is_final(delivering: World) -
 
 
 def test_lost_worker_ends_the_launch() -> None:
-    world = training()
-    lose(world)
+    world = begin_training()
+    lose_worker(world)
     (ending,) = world.of(EndLauncher)
     assert not ending.kills
     assert world.state.timers[TimerKind.KILL] == pytest.approx(
@@ -233,8 +233,8 @@ def test_lost_worker_ends_the_launch() -> None:
 
 
 def test_lost_worker_explains_the_end_of_the_attempt() -> None:
-    world = training()
-    lose(world)
+    world = begin_training()
+    lose_worker(world)
     (listing,) = world.of(ListPods)
     assert listing.missing == ["w-1"]
     world.settle(until=FollowProgress)
@@ -244,16 +244,16 @@ def test_lost_worker_explains_the_end_of_the_attempt() -> None:
 
 
 def test_ranks_that_end_as_a_worker_is_lost_have_finished() -> None:
-    world = training()
-    lose(world)
+    world = begin_training()
+    lose_worker(world)
     world.answers.clear()
     assert end_with(world, 0) == ""
 
 
 def test_workers_that_leave_are_waited_for_as_long_as_they_may_save() -> None:
-    world = training()
-    notice(world, LEAVING, "w-1", seconds=20.0)
-    lose(world)
+    world = begin_training()
+    send_notice(world, LEAVING, "w-1", seconds=20.0)
+    lose_worker(world)
     began = world.now
     world.settle(until=EndLauncher)
     assert world.now - began >= 20.0
@@ -272,8 +272,8 @@ def test_workers_that_leave_are_waited_for_as_long_as_they_may_save() -> None:
 def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
     why: str, problem: str, failures: int
 ) -> None:
-    world = training()
-    notice(world, LEAVING, "w-1", seconds=20.0)
+    world = begin_training()
+    send_notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(137)
     (search,) = world.of(FindCause)
     assert search.terminated == {"w-1": "uid of w-1"}
@@ -284,30 +284,30 @@ def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
 
 
 def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
-    world = training()
-    notice_each(world, ASKED, (0, 1))
-    notice(world, ENDED, connection=5)
+    world = begin_training()
+    send_notices(world, ASKED, (0, 1))
+    send_notice(world, ENDED, connection=5)
     assert not world.of(ReleaseRanks)
-    notice(world, ENDED, connection=6, rank=1)
+    send_notice(world, ENDED, connection=6, rank=1)
     (release,) = world.of(ReleaseRanks)
     assert release.connections == (5, 6)
 
 
 def test_asked_rank_does_not_wait_after_its_launch() -> None:
-    world = training()
-    notice_each(world, ASKED, (0, 1))
-    notice(world, ENDED, connection=5)
+    world = begin_training()
+    send_notices(world, ASKED, (0, 1))
+    send_notice(world, ENDED, connection=5)
     world.end_launcher(1)
     (release,) = world.of(ReleaseRanks)
     assert release.connections == (5,)
 
 
 def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
-    world = training()
+    world = begin_training()
     world.put(Terminated())
     (effect,) = world.of(AskRanksToEnd)
     assert effect.workers == ("w-0", "w-1")
-    notice(world, ENDED, connection=5)
+    send_notice(world, ENDED, connection=5)
     assert not world.of(ReleaseRanks), "not all of them have been asked yet"
     world.answers.clear()
     world.put(RanksAskedToEnd(1, 4))
@@ -327,7 +327,7 @@ def test_ranks_that_know_sigterm_only_are_ended_through_their_launcher() -> None
 
 
 def test_nothing_is_recorded_before_progress_is_reported() -> None:
-    assert training().state.record_data()["progress"] == ""
+    assert begin_training().state.record_data()["progress"] == ""
 
 
 def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
@@ -337,8 +337,8 @@ def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
 
 
 def test_losses_of_the_whole_run_are_recorded_in_a_few_pairs() -> None:
-    world = training()
-    report_each(world, range(1, 1001), loss=0.5)
+    world = begin_training()
+    report_steps(world, range(1, 1001), loss=0.5)
     losses = json.loads(world.state.record_data()["progress"])["losses"]
     steps = [step for step, _ in losses]
     assert steps == sorted(set(steps))
@@ -354,47 +354,47 @@ def test_a_step_that_is_made_again_has_the_loss_of_the_last_attempt() -> None:
     world = progressed()
     world.end_launcher(1, seconds=90.0)
     world.settle(until=StartLauncher)
-    report(world, 30, loss=0.25)
-    report(world, 40, loss="nan")
+    report_step(world, 30, loss=0.25)
+    report_step(world, 40, loss="nan")
     losses = json.loads(world.state.record_data()["progress"])["losses"]
     assert losses == [[10, 0.5], [20, 0.5], [30, 0.25]]
 
 
 def test_time_that_is_left_is_not_known_when_ranks_begin_anew() -> None:
     world = progressed()
-    report(world, 3, steps=100)
+    report_step(world, 3, steps=100)
     shown = json.loads(world.state.record_data()["progress"])
     assert shown["step"] == 3
     assert "secondsLeft" not in shown
 
 
 def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -> None:
-    world = training()
-    report(world, 10)
-    report(world, 20)
+    world = begin_training()
+    report_step(world, 10)
+    report_step(world, 20)
     began = world.now
     world.end_launcher(1, seconds=90.0)
     world.effects.clear()
     world.settle(until=StartLauncher)
-    report_each(world, (10, 20))
+    report_steps(world, (10, 20))
     assert world.state.progress.lost == 0, "these steps were made before"
-    report(world, 21)
+    report_step(world, 21)
     lost = world.now - began
     assert lost > 3
-    report(world, 22)
+    report_step(world, 22)
     assert world.state.progress.lost == lost
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) -> None:
-    world = training(fail_on_nan=is_wanted)
-    report(world, 3, loss="nan")
+    world = begin_training(fail_on_nan=is_wanted)
+    report_step(world, 3, loss="nan")
     assert bool(world.of(EndLauncher)) is is_wanted
 
 
 def test_loss_that_is_nan_is_reported_once_where_the_run_continues() -> None:
-    world = training(fail_on_nan=False)
-    report_each(world, (3, 4), loss="nan")
+    world = begin_training(fail_on_nan=False)
+    report_steps(world, (3, 4), loss="nan")
     reported = [
         effect for effect in world.of(CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
     ]
@@ -404,16 +404,16 @@ def test_loss_that_is_nan_is_reported_once_where_the_run_continues() -> None:
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_only_the_last_report_has_counts_as_well(is_wanted: bool) -> None:
-    world = training(fail_on_nan=is_wanted)
+    world = begin_training(fail_on_nan=is_wanted)
     world.end_launcher(0)
     world.answers.insert(0, (ReadRecord(), ProgressReported(1, {"step": 3, "loss": "nan"})))
-    judge(world)
+    find_cause_of_end(world)
     assert (world.state.attempt.problem is not None) is is_wanted
 
 
 def test_steps_that_were_only_counted_say_nothing_about_how_far_the_run_is() -> None:
     """Only the script knows where the next attempt resumes."""
-    world = training(fail_on_nan=False)
+    world = begin_training(fail_on_nan=False)
     world.put(ProgressReported(1, {"step": 40, "isCounted": True, "loss": "nan"}), 1.0)
     progress = world.state.progress
     assert (progress.step, progress.furthest) == (0, (0.0, 0))
@@ -422,16 +422,16 @@ def test_steps_that_were_only_counted_say_nothing_about_how_far_the_run_is() -> 
 
 def test_time_left_is_that_of_the_steps_that_the_script_reports() -> None:
     """It may have counted others before, from which nothing follows."""
-    world = training()
-    report_each(world, (40, 80), isCounted=True)
-    report_each(world, (100_100, 100_140), steps=200_140)
+    world = begin_training()
+    report_steps(world, (40, 80), isCounted=True)
+    report_steps(world, (100_100, 100_140), steps=200_140)
     assert json.loads(world.state.progress.entry())["secondsLeft"] == 2500
 
 
 @pytest.mark.parametrize("rank", [-1, 4])
 def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
-    world = training()
-    notice(world, KEPT, rank=rank)
+    world = begin_training()
+    send_notice(world, KEPT, rank=rank)
     launch = world.state.attempt.launch
     assert launch is not None
     assert not launch.kept
@@ -448,7 +448,7 @@ def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
 def test_silent_worker_of_a_kept_state_is_lost_within_seconds(
     ranks: int, is_default: bool, ends: bool
 ) -> None:
-    world = training(one_group(lost_after_seconds=12, is_lost_after_default=is_default))
+    world = begin_training(one_group(lost_after_seconds=12, is_lost_after_default=is_default))
     keep_state(world, ranks=ranks)
     assert [effect.seconds for effect in world.of(LoseWorkersAfter)] == [3.0] * ends
     world.put(WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
@@ -457,9 +457,9 @@ def test_silent_worker_of_a_kept_state_is_lost_within_seconds(
 
 def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
     """Before they have said so themselves: another worker may have taken a place."""
-    world = training(one_group(lost_after_seconds=12, is_lost_after_default=True))
+    world = begin_training(one_group(lost_after_seconds=12, is_lost_after_default=True))
     keep_state(world)
-    lose(world)
+    lose_worker(world)
     world.end_launcher(1)
     launch_again(world)
     assert world.state.lost_after_seconds == 12.0
@@ -467,9 +467,9 @@ def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
 
 def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
     """An empty shard, or a break: the other ranks wait for them in vain."""
-    world = training()
-    notice(world, FINISHED, "w-0", rank=1)
-    notice(world, FAILED, rank=0, status=1)
+    world = begin_training()
+    send_notice(world, FINISHED, "w-0", rank=1)
+    send_notice(world, FAILED, rank=0, status=1)
     world.end_launcher(1)
     cause = Cause("rank 0 on w-0: ", "exit code 1", is_sure_to_repeat=False)
     world.put(CauseFound(world.state.attempt.number, cause))
@@ -491,7 +491,7 @@ def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> No
 def test_what_keeps_ranks_from_starting_explains_an_end_before_their_output(
     found: CauseFound,
 ) -> None:
-    world = training()
+    world = begin_training()
     world.end_launcher(1)
     world.put(found)
     problem = world.state.attempt.problem
@@ -512,15 +512,15 @@ def test_what_keeps_ranks_from_starting_explains_an_end_before_their_output(
 def test_workers_are_asked_for_binding_only_after_a_failed_mpirun(
     changes: dict[str, Any], started: list[int], asks: bool
 ) -> None:
-    world = training(**changes)
-    notice_each(world, RAISED, started, text="TypeError: no")
+    world = begin_training(**changes)
+    send_notices(world, RAISED, started, text="TypeError: no")
     world.end_launcher(205)
     (search,) = world.of(FindCause)
     assert search.asks_for_binding is asks
 
 
 def test_launcher_that_cannot_be_started_ends_its_own_attempt_alone() -> None:
-    world = training()
+    world = begin_training()
     number = world.state.attempt.number
     problem = RunError("no worker is left")
     world.put(LauncherNotStarted(number - 1, problem))
@@ -530,10 +530,10 @@ def test_launcher_that_cannot_be_started_ends_its_own_attempt_alone() -> None:
 
 
 def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
-    world = training()
-    notice(world, RAISED, text="ValueError: a")
-    notice(world, FAILED, rank=1, status=-9)
-    notice(world, FAILED, rank=2, status=1)
+    world = begin_training()
+    send_notice(world, RAISED, text="ValueError: a")
+    send_notice(world, FAILED, rank=1, status=-9)
+    send_notice(world, FAILED, rank=2, status=1)
     world.end_launcher(1)
     (search,) = world.of(FindCause)
     assert [notice["text"] for notice in search.exception_notices] == ["ValueError: a"]
@@ -541,10 +541,10 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
-    world = training(one_group(1, 2, lost_after_seconds=15))
+    world = begin_training(one_group(1, 2, lost_after_seconds=15))
     (effect,) = world.of(EndLeftovers)
     assert effect.workers == ["w-1"]
-    lose(world)
+    lose_worker(world)
     world.put(WorkerAnswers(1, "w-1", pod("w-1")))
     assert len(world.of(EndLeftovers)) == 2, "it comes back with what it did"
     assert not world.of(EndLauncher), "a spare is no loss"

@@ -25,7 +25,7 @@ from tests.support.world import World, one_group
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 
 
-def training(run: Run | None = None, **changes: Any) -> World:
+def begin_training(run: Run | None = None, **changes: Any) -> World:
     world = World(run or one_group(lost_after_seconds=15, **changes))
     world.train()
     world.answer_all()
@@ -38,24 +38,26 @@ def put_each(world: World, events: Iterable[Event]) -> None:
         world.put(event)
 
 
-def notice(world: World, kind: str, worker: str = "w-0", connection: int = 0, **more: Any) -> None:
+def send_notice(
+    world: World, kind: str, worker: str = "w-0", connection: int = 0, **more: Any
+) -> None:
     content: Any = {"kind": kind, "worker": worker, "rank": 0, **more}
     world.put(NoticeTaken(world.state.attempt.number, content, connection))
 
 
-def notice_each(world: World, kind: str, ranks: Iterable[int], **more: Any) -> None:
+def send_notices(world: World, kind: str, ranks: Iterable[int], **more: Any) -> None:
     """Let each of these ranks send a notice, of which a worker has two."""
     for rank in ranks:
-        notice(world, kind, f"w-{rank // 2}", rank=rank, **more)
+        send_notice(world, kind, f"w-{rank // 2}", rank=rank, **more)
 
 
-def lose(world: World, worker: str = "w-1") -> None:
+def lose_worker(world: World, worker: str = "w-1") -> None:
     world.put(
         WorkerProblem(world.state.attempt.number, worker, NoAnswer("port 2222 is closed"), 15.0)
     )
 
 
-def judge(world: World) -> None:
+def find_cause_of_end(world: World) -> None:
     """Deliver answers until the master knows why the launcher has ended."""
     while world.state.activity == Activity.FINDING_CAUSE:
         world.answer()
@@ -67,24 +69,24 @@ def end_with(world: World, code: int, cause: Cause | None = None) -> str:
     for number, (effect, _) in enumerate(world.answers):
         if isinstance(effect, FindCause):
             world.answers[number] = (effect, CauseFound(effect.attempt, cause))
-    judge(world)
+    find_cause_of_end(world)
     return str(world.state.attempt.problem or "")
 
 
-def report(world: World, step: int, *, after: float = 1.0, **more: Any) -> None:
+def report_step(world: World, step: int, *, after: float = 1.0, **more: Any) -> None:
     progress = {"step": step, **more}
     world.put(ProgressReported(world.state.attempt.number, progress), after)
 
 
-def report_each(world: World, steps: Iterable[int], /, *, after: float = 1.0, **more: Any) -> None:
+def report_steps(world: World, steps: Iterable[int], /, *, after: float = 1.0, **more: Any) -> None:
     """Report one step after the other, each `after` seconds."""
     for step in steps:
-        report(world, step, after=after, **more)
+        report_step(world, step, after=after, **more)
 
 
 def keep_state(world: World, *, ranks: int = 4) -> None:
     """Let so many of the four ranks keep their state in memory."""
-    notice_each(world, KEPT, range(ranks))
+    send_notices(world, KEPT, range(ranks))
 
 
 def wait_in_launch(world: World, seconds: float) -> None:

@@ -76,7 +76,7 @@ class Program:
         return self.exit_code
 
 
-def make(
+def make_request(
     argv: Sequence[str],
     fence: int = 0,
     *,

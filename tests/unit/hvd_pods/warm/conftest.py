@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm
+from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm_up
 
 
 @pytest.fixture(scope="session")
 def warm_worker() -> Iterator[Worker]:
-    with make_worker() as worker, warm(worker):
+    with make_worker() as worker, warm_up(worker):
         yield worker
 
 

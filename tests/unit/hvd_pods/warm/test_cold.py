@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from devtools.pods.warm_worker import THREADS
-from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm
+from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm_up
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def test_threads_that_the_chart_chooses_are_those_of_the_import(own_worker: Work
     environment = {
         name: value for name, value in own_worker.environment().items() if name not in THREADS
     }
-    with patch.object(Worker, "environment", lambda self: environment), warm(own_worker):
+    with patch.object(Worker, "environment", lambda self: environment), warm_up(own_worker):
         output = run(own_worker)
     assert "OMP_NUM_THREADS=" in output
     assert output.endswith("forked\n")
@@ -61,7 +61,7 @@ def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> No
         site = worker.root / "code" / ".packages" / "current" / "site"
         paths = {"PYTHONPATH": f"{site}:{worker.modules}"}
         environment = {**worker.environment(), **paths}
-        with patch.object(Worker, "environment", lambda self: environment), warm(worker):
+        with patch.object(Worker, "environment", lambda self: environment), warm_up(worker):
             site.mkdir(parents=True)
             (site / "late.py").write_text("NAME = 'late'\n")
             program = f"{PROGRAM}; import late; print(late.NAME)"
@@ -74,7 +74,7 @@ def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> No
 
 
 def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:
-    with warm(own_worker):
+    with warm_up(own_worker):
         file = own_worker.modules / "framework.py"
         assert run(own_worker).endswith("forked\n")
         file.write_text(file.read_text() + "\n")
@@ -91,7 +91,7 @@ def test_module_that_cannot_be_imported_is_named_and_ranks_start_cold(
     own_worker: Worker, module: str, reason: str
 ) -> None:
     (own_worker.modules / "bad.py").write_text("raise SystemExit(3)")
-    with warm(own_worker, ["framework", module]):
+    with warm_up(own_worker, ["framework", module]):
         output = run(own_worker)
         assert f" {module}: {reason}" in output
         assert output.endswith("new\n")
@@ -103,7 +103,7 @@ def test_module_with_threads_is_not_forked(own_worker: Worker) -> None:
         "import threading\n"
         "for _ in range(2): threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
-    with warm(own_worker, ["busy", "framework"]):
+    with warm_up(own_worker, ["busy", "framework"]):
         output = run(own_worker)
         # From Python 3.14 on, the kernel knows a thread by the name that Python gave it.
         name = "Thread-1" if sys.version_info >= (3, 14) else "python"

@@ -16,7 +16,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import is_alive
-from tests.unit.hvd_pods.warm.worker import Worker, children, make_worker, running, warm
+from tests.unit.hvd_pods.warm.worker import Worker, list_children, make_worker, run_rank, warm_up
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def slow(gate: Path) -> str:
 @pytest.fixture
 def importing(gate: Path) -> Iterator[Worker]:
     """A worker whose warm process still imports the module `slow`."""
-    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
+    with make_worker({"slow": slow(gate)}) as worker, warm_up(worker, ["slow"]):
         yield worker
 
 
@@ -79,14 +79,14 @@ class Watched:
     def kill(self, number: int) -> None:
         """Kill the process that has imported the modules, the first one or a later one."""
         self.wait_for_import(number)
-        (importing,) = children(self.watching)
+        (importing,) = list_children(self.watching)
         os.kill(importing, signal.SIGKILL)
 
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
-    with make_worker() as worker, warm(worker) as process:
-        (watching,) = children(process.pid)
+    with make_worker() as worker, warm_up(worker) as process:
+        (watching,) = list_children(process.pid)
         yield Watched(worker, watching)
 
 
@@ -97,7 +97,7 @@ def open_to_all(*paths: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
 def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
-    with running(warm_worker, WAITS) as (client, (rank, orphan, _)):
+    with run_rank(warm_worker, WAITS) as (client, (rank, orphan, _)):
         assert rank != client.pid, "the rank is no fork"
         client.send_signal(number)
         output, errors = client.communicate(timeout=60)
@@ -109,7 +109,7 @@ def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: 
 def test_finished_rank_leaves_no_process(warm_worker: Worker) -> None:
     """A launcher waits for all that have the rank's output."""
     ends = WAITS.replace("sys.exit(40 + number)", "sys.exit(0)")
-    with running(warm_worker, ends) as (client, (_, orphan, _)):
+    with run_rank(warm_worker, ends) as (client, (_, orphan, _)):
         client.terminate()
         client.communicate(timeout=60)
         assert client.returncode == 0
@@ -119,7 +119,7 @@ def test_finished_rank_leaves_no_process(warm_worker: Worker) -> None:
 @pytest.mark.promise("rank dies with its client and all that it has started")
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
     """A launcher kills the process that it started, which cannot pass this signal on."""
-    with running(warm_worker, WAITS) as (client, pids):
+    with run_rank(warm_worker, WAITS) as (client, pids):
         client.kill()
         client.communicate()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
@@ -156,7 +156,7 @@ def test_rank_that_needs_no_framework_is_a_fork_when_the_import_has_ended(
 
 
 def test_killed_warm_process_ends_no_rank(watched: Watched) -> None:
-    with running(watched.worker, WAITS) as (client, _):
+    with run_rank(watched.worker, WAITS) as (client, _):
         watched.kill(1)
         wait_until(lambda: "the warm process ended" in watched.worker.log, 20, "it is noticed")
         client.send_signal(signal.SIGTERM)
@@ -166,7 +166,7 @@ def test_killed_warm_process_ends_no_rank(watched: Watched) -> None:
 def test_killed_warm_process_imports_again_after_the_last_of_its_ranks(watched: Watched) -> None:
     """Importing again would take the memory that the running rank may need."""
     worker = watched.worker
-    with running(worker, WAITS):
+    with run_rank(worker, WAITS):
         watched.kill(1)
         wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
         other = worker.run("python3", "-c", "import framework; print('runs')")
@@ -192,9 +192,9 @@ def test_clients_that_send_nonsense_do_not_end_the_warm_process(watched: Watched
 
 def test_warm_process_ends_with_its_worker() -> None:
     with make_worker() as worker:
-        with warm(worker) as process:
-            (watching,) = children(process.pid)
-            (importing,) = children(watching)
+        with warm_up(worker) as process:
+            (watching,) = list_children(process.pid)
+            (importing,) = list_children(watching)
             assert os.getsid(watching) == watching, "what ends the worker's session would end it"
         wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
 
@@ -213,7 +213,7 @@ def test_other_user_gets_no_fork() -> None:
         "import os, socket, sys; os.setuid(4321); s = socket.socket(socket.AF_UNIX); "
         "s.connect(sys.argv[1]); print(s.recv(10))"
     )
-    with make_worker() as worker, warm(worker):
+    with make_worker() as worker, warm_up(worker):
         open_to_all(worker.root, worker.root / "generated", worker.socket)
         done = subprocess.run(
             [sys.executable, "-I", "-c", ask, str(worker.socket)], capture_output=True, check=False
@@ -231,7 +231,7 @@ def test_rank_is_not_handed_to_another_user() -> None:
         "import os, socket, sys; os.setuid(4321); s = socket.socket(socket.AF_UNIX); "
         "s.bind(sys.argv[1]); s.listen(); print(flush=True); sys.stdin.read()"
     )
-    with make_worker() as worker, warm(worker):
+    with make_worker() as worker, warm_up(worker):
         open_to_all(worker.root, worker.root / "generated")
         worker.socket.unlink()
         command = [sys.executable, "-I", "-c", listen, str(worker.socket)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm
+from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm_up
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ print(multiprocessing.current_process().authkey)
 
 
 def test_ranks_share_no_random_state_that_the_import_has_touched() -> None:
-    with make_worker(RANDOM_MODULES) as worker, warm(worker, [*PRELOAD, "framework"]):
+    with make_worker(RANDOM_MODULES) as worker, warm_up(worker, [*PRELOAD, "framework"]):
         first, second = (worker.show(DRAW).splitlines() for _ in range(2))
     assert "cold" not in first[0]
     assert [one for one, other in zip(first, second, strict=True) if one == other] == []

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from devtools.common.waiting import wait_until
-from tests.unit.hvd_pods.warm.worker import Worker, running
+from tests.unit.hvd_pods.warm.worker import Worker, run_rank
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ wait_for_data()
 @pytest.fixture
 def rank(either_worker: Worker) -> Iterator[subprocess.Popen[bytes]]:
     """A rank that waits for its data; its worker knows its process."""
-    with running(either_worker, STACKS) as (client, (pid,)):
+    with run_rank(either_worker, STACKS) as (client, (pid,)):
         # The client of a fork writes the rank down as soon as it is told its number.
         entry = either_worker.root / "generated" / "ranks" / "0"
         wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")

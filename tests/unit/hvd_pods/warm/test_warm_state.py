@@ -12,7 +12,7 @@ import pytest
 
 from hvd_pods.warm import warm_state as checked
 from hvd_pods.warm.warm_state import WarmState
-from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm
+from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm_up
 
 OPTIMIZERS = """
 class optim:
@@ -125,18 +125,18 @@ def test_module_beside_the_script_takes_precedence(
 
 
 def test_ranks_have_what_the_first_optimizer_imports() -> None:
-    with make_worker(torch_whose_optimizer("import late")) as worker, warm(worker, ["torch"]):
+    with make_worker(torch_whose_optimizer("import late")) as worker, warm_up(worker, ["torch"]):
         assert worker.show("import sys; print('late' in sys.modules)") == "True\n"
 
 
 def test_variables_that_an_optimizer_sets_are_left_to_the_script() -> None:
     body = "import os; os.environ['OF_THE_OPTIMIZER'] = '1'"
-    with make_worker(torch_whose_optimizer(body)) as worker, warm(worker, ["torch"]):
+    with make_worker(torch_whose_optimizer(body)) as worker, warm_up(worker, ["torch"]):
         shown = worker.show("import os; print(os.environ.get('OF_THE_OPTIMIZER'))")
         assert shown == "None\n"
 
 
 def test_ranks_start_cold_where_no_optimizer_can_be_made() -> None:
     modules = torch_whose_optimizer("raise ValueError('no such option')")
-    with make_worker(modules) as worker, warm(worker, ["torch"]):
+    with make_worker(modules) as worker, warm_up(worker, ["torch"]):
         assert "ValueError: no such option" in worker.log

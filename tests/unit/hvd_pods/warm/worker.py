@@ -82,7 +82,7 @@ def make_worker(modules: Mapping[str, str] | None = None) -> Iterator[Worker]:
         yield Worker(root)
 
 
-def warm(
+def warm_up(
     worker: Worker, preload: Sequence[str] = ("framework",), **variables: str
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """The worker's warm process in a block; it has imported its modules."""
@@ -90,7 +90,7 @@ def warm(
 
 
 @contextmanager
-def running(worker: Worker, script: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+def run_rank(worker: Worker, script: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     """Start a rank; yields its client, and the process IDs that it prints."""
     with worker.start("python3", "-c", script) as client:
         try:
@@ -101,6 +101,6 @@ def running(worker: Worker, script: str) -> Iterator[tuple[subprocess.Popen[byte
             client.kill()
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     file = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(word) for word in file.read_text().split()]

@@ -97,7 +97,7 @@ def shake_hands(
 
 
 @contextmanager
-def greeted(agent: Served, folder: Path, files: Any) -> Iterator[tuple[Client, str]]:
+def connect_as_master(agent: Served, folder: Path, files: Any) -> Iterator[tuple[Client, str]]:
     """Be the release's master, to whom the agent has sent a nonce."""
     context = context_of(folder, files.worker, files.master)
     with shake_hands(agent.port, context, files.worker_name) as client:

@@ -19,7 +19,7 @@ from devtools.pods.program_copies import copy_files, replace_in
 from hvd_pods.agent.keys import Keys
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.support.programs import Program, make
+from tests.unit.hvd_pods.support.programs import Program, make_request
 
 REVISION = "r1"
 # The worker's environment, with values that quoting could damage.
@@ -89,7 +89,7 @@ class Served:
 
     def ask(self, argv: Sequence[str], fence: int = 0, **fields: Any) -> Program:
         """Start a program as the master does."""
-        return Program("127.0.0.1", self.port, self.keys, make(argv, fence, **fields))
+        return Program("127.0.0.1", self.port, self.keys, make_request(argv, fence, **fields))
 
     def shell(self, line: str, fence: int = 0, **fields: Any) -> Program:
         """Start a shell, as a launcher does."""

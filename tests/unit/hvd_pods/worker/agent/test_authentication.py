@@ -15,12 +15,12 @@ from hvd_pods.cluster.certificates import MASTER, Files, make_files
 from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import MASTER_NAME, WORKER_NAME, ReleaseKeys, keys_of_another_time
 from tests.unit.hvd_pods.support.common_authority import CommonAuthority
-from tests.unit.hvd_pods.support.programs import Program, make
+from tests.unit.hvd_pods.support.programs import Program, make_request
 from tests.unit.hvd_pods.worker.agent.clients import (
     Client,
     connect,
+    connect_as_master,
     context_of,
-    greeted,
     read_to_the_end,
     shake_hands,
 )
@@ -99,7 +99,9 @@ def test_master_whose_certificate_is_not_valid_now_is_refused_and_notified(
     started = tmp_path / "started"
     with start_limited(tmp_path / "agent", release) as agent:
         keys = release.of_master(tmp_path / "master")
-        with Program("127.0.0.1", agent.port, keys, make(["touch", str(started)])) as program:
+        with Program(
+            "127.0.0.1", agent.port, keys, make_request(["touch", str(started)])
+        ) as program:
             with pytest.raises(AgentConnectionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
                 program.wait()
             assert refused.value.is_sure, "another attempt cannot help"
@@ -112,7 +114,7 @@ def test_clocks_that_differ_by_hours_keep_no_master_out(tmp_path: Path) -> None:
     release = keys_of_another_time(0.5)
     with start_limited(tmp_path / "agent", release) as agent:
         keys = release.of_master(tmp_path / "master")
-        with Program("127.0.0.1", agent.port, keys, make(["true"])) as program:
+        with Program("127.0.0.1", agent.port, keys, make_request(["true"])) as program:
             assert program.wait() == 0
 
 
@@ -201,10 +203,10 @@ def test_keys_that_are_replaced_are_those_of_the_next_connection(tmp_path: Path)
             second.write_worker(agent.keys_folder)
             with (
                 pytest.raises(OSError, match=r"(?i)alert|verify failed"),
-                greeted(agent, tmp_path, first),
+                connect_as_master(agent, tmp_path, first),
             ):
                 pass
-            with greeted(agent, tmp_path, second):
+            with connect_as_master(agent, tmp_path, second):
                 pass
             running.give(b"continues\n")
             assert running.wait() == 0
@@ -217,7 +219,7 @@ def test_keys_that_are_half_replaced_let_nobody_in_and_are_reported(tmp_path: Pa
         (agent.keys_folder / "tls.key").write_bytes(ReleaseKeys().worker["tls.key"])
         with (
             pytest.raises(OSError, match=r"(?i)eof|reset|ended"),
-            greeted(agent, tmp_path, release),
+            connect_as_master(agent, tmp_path, release),
         ):
             pass
         wait_until(lambda: f"{agent.keys_folder} " in agent.log, 20, "the log tells why")

@@ -14,7 +14,7 @@ from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.worker.limits import choose_limits
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.support.programs import Program
-from tests.unit.hvd_pods.worker.agent.clients import ask_as_browsers_do, connect, greeted
+from tests.unit.hvd_pods.worker.agent.clients import ask_as_browsers_do, connect, connect_as_master
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 
 pytestmark = pytest.mark.slow
@@ -183,7 +183,7 @@ def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: R
 def test_master_that_asks_for_nothing_is_given_up(tmp_path: Path, release: ReleaseKeys) -> None:
     with (
         start_limited(tmp_path / "agent", release, request_timeout_seconds=0.4) as agent,
-        greeted(agent, tmp_path, release) as (client, _),
+        connect_as_master(agent, tmp_path, release) as (client, _),
         pytest.raises(OSError, match=r"(?i)ended|reset|eof"),
     ):
         client.receive()

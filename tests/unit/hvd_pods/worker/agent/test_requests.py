@@ -13,7 +13,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from tests.support.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.worker.agent.clients import GOOD, Client, greeted
+from tests.unit.hvd_pods.worker.agent.clients import GOOD, Client, connect_as_master
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Ite
 @pytest.fixture
 def master(agent: LimitedAgent, tmp_path: Path) -> Iterator[tuple[Client, str]]:
     """A connection of the master's, and its nonce."""
-    with greeted(agent, tmp_path, agent.release) as found:
+    with connect_as_master(agent, tmp_path, agent.release) as found:
         yield found
 
 
@@ -115,7 +115,7 @@ def test_request_is_not_served_on_another_connection(
 ) -> None:
     """Whoever has recorded a request, in the master's own memory, cannot repeat it."""
     _, nonce = master
-    with greeted(agent, tmp_path, agent.release) as (other, own_nonce):
+    with connect_as_master(agent, tmp_path, agent.release) as (other, own_nonce):
         assert nonce != own_nonce
         other.ask(nonce, ["touch", str(tmp_path / "started")])
         assert read_to_the_end(other) == [
