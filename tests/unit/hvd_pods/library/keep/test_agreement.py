@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import agreement, kept_state, packed_state, ranks, whole_state
+from hvd_pods.library.keep import agreement, packed_state, ranks
 from hvd_pods.library.keep.packed_state import ShardPlace
 from hvd_pods.library.keep.shard_copies import FailureDomain
-from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
+from tests.unit.hvd_pods.library.keep.two_workers import TwoWorkers
 
 # What a third rank kept on the worker of rank 1, and a step before on all of them.
 NEWEST = keep.StepKey(0, 9, 1)
@@ -60,64 +56,10 @@ def keep_step(path: Path) -> int:
     return packed_state.read_file(path).key.step
 
 
-class TwoRanks(ranks.Ranks):
-    """One of two ranks, each alone on a worker, that are threads."""
-
-    size = 2
-
-    def __init__(self, rank: int, items: list[Any], barrier: threading.Barrier) -> None:
-        self.rank = rank
-        self._items = items
-        self._barrier = barrier
-
-    def gather(self, item: Any) -> list[Any]:
-        self._items[self.rank] = item
-        self._barrier.wait(TIMEOUT)
-        gathered = copy.deepcopy(self._items)
-        self._barrier.wait(TIMEOUT)
-        return gathered
-
-    def send(self, piece: memoryview, root: int) -> None:
-        piece[:] = self.gather(bytes(piece))[root]
-
-
-class Workers:
-    """Two workers with a rank each; `places` are their numbers, by rank."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        self.places = [0, 1]
-        self._here = threading.local()
-        self._patch = monkeypatch
-        monkeypatch.setattr(whole_state, "find_ranks", lambda: self._here.ranks)
-
-    def state(self, rank: int, **parts: Any) -> Any:
-        """The state of a new process with this rank, which acts for itself until `together`."""
-        self._here.ranks = ranks.Ranks()
-        self._here.ranks.rank = rank
-        kept_state.states.clear()
-        place = self.folder / str(self.places[rank])
-        place.mkdir(exist_ok=True)
-        self._patch.setenv("HVD_KEEP", str(place))
-        return keep.State(**parts)
-
-    def together(self, states: list[Any]) -> list[int]:
-        """Let both restore; their steps."""
-        items: list[Any] = [None, None]
-        barrier = threading.Barrier(2)
-
-        def restore(rank: int) -> int:
-            self._here.ranks = TwoRanks(rank, items, barrier)
-            return int(states[rank].restore())
-
-        with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(restore, (0, 1)))
-
-
 @pytest.fixture
-def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
+def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> TwoWorkers:
     monkeypatch.delenv("OUTPUT_PATH")
-    return Workers(worker, monkeypatch)
+    return TwoWorkers(worker, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +166,7 @@ def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFix
 
 
 def test_ranks_with_different_states_of_a_step_continue_from_one(
-    workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    workers: TwoWorkers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them was away, and has come back with its own step 5."""
 
@@ -243,7 +185,7 @@ def test_ranks_with_different_states_of_a_step_continue_from_one(
 
 
 def test_ranks_continue_from_a_step_that_one_has_committed_again(
-    workers: Workers,
+    workers: TwoWorkers,
 ) -> None:
     """The other one was lost before it could."""
     first = workers.state(0, weights=b"once")
@@ -256,7 +198,7 @@ def test_ranks_continue_from_a_step_that_one_has_committed_again(
     assert [bytes(state.weights) for state in states] == [b"more", b"more"]
 
 
-def test_ranks_of_one_launch_keep_what_differs_between_them(workers: Workers) -> None:
+def test_ranks_of_one_launch_keep_what_differs_between_them(workers: TwoWorkers) -> None:
     """As PyTorch's statistics of a batch do, which are a part of the model."""
     workers.state(0, weights=b"one").commit(5)
     workers.state(1, weights=b"two").commit(5)
@@ -265,13 +207,13 @@ def test_ranks_of_one_launch_keep_what_differs_between_them(workers: Workers) ->
     assert [bytes(state.weights) for state in states] == [b"one", b"two"]
 
 
-def test_ranks_begin_with_the_weights_of_rank_0(workers: Workers) -> None:
+def test_ranks_begin_with_the_weights_of_rank_0(workers: TwoWorkers) -> None:
     states = [workers.state(rank, weights=b"made by %d" % rank) for rank in (0, 1)]
     assert workers.together(states) == [0, 0]
     assert [bytes(state.weights) for state in states] == [b"made by 0", b"made by 0"]
 
 
-def test_the_own_state_of_a_rank_follows_it_to_another_worker(workers: Workers) -> None:
+def test_the_own_state_of_a_rank_follows_it_to_another_worker(workers: TwoWorkers) -> None:
     """Worker 0 is lost: rank 0 runs where rank 1 was, and rank 1 on a spare."""
     workers.state(1, weights=b"w", own=b"numbers of rank 1").commit(5)
     workers.places = [1, 2]
