@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.chart.render import Values, ready_cases
 
 # With these the chart renders every pod and every container that it has.
@@ -161,3 +163,8 @@ CASES: dict[str, Values] = {
     },
     **ready_cases(),
 }
+
+
+def case_id(part: Values | list[str]) -> str:
+    """Return the name of a case, which its values make."""
+    return json.dumps(part) if isinstance(part, dict) else ""

@@ -1,0 +1,29 @@
+"""Values that contradict each other about images."""
+
+from __future__ import annotations
+
+from tests.chart.refusals.contradiction import AT_DATA, Contradiction
+
+CONTRADICTIONS = [
+    Contradiction(
+        {"image": {"repository": ""}},
+        ["image.repository", 'group "worker"'],
+        {"image": {"repository": "a"}},
+    ),
+    Contradiction(
+        {"image": {"repository": ""}, "worker": {"image": {"repository": "a"}}},
+        ["image.repository", "master"],
+        {"image": {"repository": "a"}},
+    ),
+    Contradiction(
+        {
+            "image": {"repository": ""},
+            "worker": {"image": {"repository": "a"}},
+            "master": {"image": {"repository": "a"}},
+            "tensorboard": {"enabled": True, "logDir": "/data"},
+            "volumeMounts": AT_DATA,
+        },
+        ["image.repository", "tensorboard"],
+        {"image": {"repository": "a"}},
+    ),
+]

@@ -1,0 +1,56 @@
+"""Values that contradict each other about the number of workers, and their GPUs."""
+
+from __future__ import annotations
+
+from tests.chart.refusals.contradiction import Contradiction
+
+CONTRADICTIONS = [
+    Contradiction(
+        {"workerGroups": [{"name": "a", "number": 9000}, {"name": "b", "number": 2000}]},
+        ["number and spares of worker and workerGroups", "11000"],
+        {"workerGroups": [{"name": "a", "number": 9000}, {"name": "b", "number": 1000}]},
+    ),
+    Contradiction(
+        {
+            "worker": {"spares": 1},
+            "launch": {"mode": "custom"},
+            "master": {"args": ["mpirun", "-H", "hvd-worker-0.hvd:1"]},
+        },
+        ['group "worker": spares', "master.args", '"hvd-worker-0"'],
+        {"master": {"args": ["mpirun", "--hostfile", "$(HOSTFILE)"]}},
+    ),
+    Contradiction(
+        {"worker": {"number": 2, "minimum": 3}},
+        ['group "worker": minimum', "number"],
+        {"worker": {"minimum": 2}},
+    ),
+    Contradiction(
+        {
+            "worker": {"minimum": 1},
+            "launch": {"mode": "custom"},
+            "master": {"args": ["mpirun", "-H", "hvd-worker-0.hvd:1"]},
+        },
+        ['group "worker": minimum', "master.args", '"hvd-worker-0"'],
+        {"master": {"args": ["time", "$(LAUNCH)", "train"]}},
+    ),
+    Contradiction(
+        {
+            "worker": {
+                "slots": 2,
+                "resources": {"limits": {"nvidia.com/gpu": 1, "amd.com/gpu": 1}},
+            }
+        },
+        ['group "worker": resources.limits', "amd.com", "nvidia.com"],
+        {"worker": None, "workerGroups": [{"name": "a"}, {"name": "b"}]},
+    ),
+    Contradiction(
+        {
+            "worker": {
+                "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}],
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+            }
+        },
+        ['group "worker": env', "NVIDIA_VISIBLE_DEVICES", 'resources.limits["nvidia.com/gpu"]'],
+        {"worker": {"env": []}},
+    ),
+]
