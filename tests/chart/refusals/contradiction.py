@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tests.chart.render import Values
 
+DATA_VOLUMES = [{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]
 AT_DATA = [{"name": "x", "mountPath": "/data"}]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chart.refusals.contradiction import AT_DATA, Contradiction
+from tests.chart.refusals.contradiction import AT_DATA, DATA_VOLUMES, Contradiction
 
 CONTRADICTIONS = [
     Contradiction(
@@ -21,6 +21,7 @@ CONTRADICTIONS = [
             "worker": {"image": {"repository": "a"}},
             "master": {"image": {"repository": "a"}},
             "tensorboard": {"enabled": True, "logDir": "/data"},
+            "volumes": DATA_VOLUMES,
             "volumeMounts": AT_DATA,
         },
         ["image.repository", "tensorboard"],

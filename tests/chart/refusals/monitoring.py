@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chart.refusals.contradiction import AT_DATA, Contradiction
+from tests.chart.refusals.contradiction import AT_DATA, DATA_VOLUMES, Contradiction
 
 CONTRADICTIONS = [
     Contradiction(
@@ -11,14 +11,36 @@ CONTRADICTIONS = [
         {"worker": {"env": [{"name": "OUTPUT_PATH", "value": "/data"}]}},
     ),
     Contradiction(
-        {"tensorboard": {"enabled": True}, "volumeMounts": AT_DATA},
+        {"tensorboard": {"enabled": True}, "volumes": DATA_VOLUMES, "volumeMounts": AT_DATA},
         ["tensorboard.logDir", "OUTPUT_PATH"],
         {"tensorboard": {"logDir": "/data"}},
     ),
     Contradiction(
         {"tensorboard": {"enabled": True, "logDir": "/data"}},
         ["tensorboard.logDir", "volumeMounts"],
-        {"volumeMounts": AT_DATA},
+        {"volumeMounts": AT_DATA, "volumes": DATA_VOLUMES},
+    ),
+    # A volume of the chart, which TensorBoard's pod has for itself, and one that nobody declares.
+    *(
+        Contradiction(
+            {
+                "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+                "volumeMounts": [{"name": name, "mountPath": "/data"}],
+            },
+            ["tensorboard.logDir", "volumes", f'"{name}"'],
+            {"volumes": DATA_VOLUMES, "volumeMounts": AT_DATA},
+        )
+        for name in ("tmp", "x")
+    ),
+    # Kubernetes takes a volume of no kind as an emptyDir.
+    Contradiction(
+        {
+            "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+            "volumes": [{"name": "x"}],
+            "volumeMounts": AT_DATA,
+        },
+        ["tensorboard.logDir", "volumes", '"x"', "emptyDir"],
+        {"volumes": DATA_VOLUMES},
     ),
     *(
         Contradiction(
@@ -28,7 +50,7 @@ CONTRADICTIONS = [
                 "volumeMounts": AT_DATA,
             },
             ["tensorboard.logDir", "volumes", '"x"'],
-            {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]},
+            {"volumes": DATA_VOLUMES},
         )
         for kind in ("emptyDir", "ephemeral")
     ),
@@ -41,6 +63,7 @@ CONTRADICTIONS = [
         {
             "tensorboard": {"enabled": True, "logDir": "/data", "allowFrom": [{"podSelector": {}}]},
             "networkPolicy": {"enabled": False},
+            "volumes": DATA_VOLUMES,
             "volumeMounts": AT_DATA,
         },
         ["tensorboard.allowFrom", "networkPolicy.enabled"],

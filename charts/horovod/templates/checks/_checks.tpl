@@ -38,6 +38,7 @@ alone has the chart's variables beside those of the values.
 {{- include "horovod.checkKeySecrets" . -}}
 {{- include "horovod.checkTimeline" . -}}
 {{- include "horovod.checkTensorboard" . -}}
+{{- include "horovod.checkLogVolume" . -}}
 {{- include "horovod.checkTensorboardClients" . -}}
 {{- include "horovod.checkMetrics" . -}}
 {{- include "horovod.checkPrograms" . -}}

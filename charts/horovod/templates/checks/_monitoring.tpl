@@ -1,12 +1,14 @@
 {{/* Refusals of the timeline, TensorBoard and metrics. */}}
 
 {{- define "horovod.checkTimeline" -}}
-{{- range ternary .facts.groups list .facts.values.horovod.timeline -}}
-  {{- if not (include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") | fromJson) -}}
-    {{- include "horovod.refuse" (dict
-      "what" (printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name)
-      "why" "the timeline is written there"
-      "do" "add OUTPUT_PATH and a volume mounted at it") -}}
+{{- if .facts.values.horovod.timeline -}}
+  {{- range .facts.groups -}}
+    {{- if not (include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") | fromJson) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name)
+        "why" "the timeline is written there"
+        "do" "add OUTPUT_PATH and a volume mounted at it") -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
@@ -23,14 +25,34 @@
     "what" (printf "tensorboard.logDir is %q but no entry of volumeMounts contains it" .facts.logDir)
     "why" "TensorBoard reads only from volumes") -}}
 {{- end -}}
-{{- range ternary .facts.values.volumes list $isEnabled -}}
-  {{- $isOfPod := or (hasKey . "emptyDir") (hasKey . "ephemeral") -}}
-  {{- if and $isOfPod (eq .name $.facts.logMount.name) -}}
+{{- end }}
+
+{{/* The ranks write the logs in other pods than that of TensorBoard. */}}
+{{- define "horovod.checkLogVolume" -}}
+{{- if .facts.values.tensorboard.enabled -}}
+  {{- $mount := .facts.logMount -}}
+  {{- $isDeclared := false -}}
+  {{- $remedy := "use one that pods share, such as a persistentVolumeClaim with a claimName" -}}
+  {{- range .facts.values.volumes -}}
+    {{- if eq .name $mount.name -}}
+      {{- $isDeclared = true -}}
+      {{- /* Kubernetes takes a volume of no kind as an emptyDir. */ -}}
+      {{- $isEmptyDir := or (hasKey . "emptyDir") (eq (len .) 1) -}}
+      {{- if or $isEmptyDir (hasKey . "ephemeral") -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf "tensorboard.logDir is %q but volumes has %q of the kind %s"
+            $.facts.logDir .name (ternary "emptyDir" "ephemeral" $isEmptyDir))
+          "why" "each pod has such a volume for itself, and TensorBoard would show nothing"
+          "do" $remedy) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if not $isDeclared -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "tensorboard.logDir is %q but volumes has %q of the kind %s"
-        $.facts.logDir .name (without (keys .) "name" | first))
-      "why" "each pod has such a volume for itself, and TensorBoard would show nothing"
-      "do" "use one that pods share, such as a persistentVolumeClaim with a claimName") -}}
+      "what" (printf "tensorboard.logDir is %q but volumes has no %q, which volumeMounts names for it"
+        .facts.logDir $mount.name)
+      "why" "TensorBoard mounts a volume of yours"
+      "do" $remedy) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
