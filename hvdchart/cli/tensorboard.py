@@ -28,8 +28,7 @@ def tensorboard(
     """
     from hvdchart.run.follow.changes import wait_until_served
     from hvdchart.run.kube.kubectl import Kubectl
-    from hvdchart.run.kube.runs import newest_run, present_run
-    from hvdchart.run.state.output_pods import has_empty_tensorboard
+    from hvdchart.run.kube.runs import present_run
 
     cluster, name = connect_to_run(name, context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
@@ -42,13 +41,6 @@ def tensorboard(
             f"run {name} has no TensorBoard: deploy it with `--set values.tensorboard.enabled=true`"
         )
     wait_until_served(cluster, name, say)
-    run = newest_run(cluster, name)
-    if has_empty_tensorboard(run):
-        remedy = run.rephrase("`volumes.output.pvc`")
-        say(
-            f"TensorBoard is empty: its pod has an emptyDir of its own; {remedy} shows it what the "
-            "ranks write"
-        )
     if port:
         show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
     code = kubectl.forward(service, _TENSORBOARD_PORT, port, note)

@@ -63,21 +63,6 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
     )
 
 
-def has_empty_tensorboard(run: RunView) -> bool:
-    """Return whether TensorBoard reads a volume of its own pod, to which no rank writes."""
-    for pod in run.pods:
-        if component_of(pod) != "tensorboard":
-            continue
-        empty = {
-            volume["name"] for volume in pod["spec"].get("volumes") or [] if "emptyDir" in volume
-        }
-        for container in pod["spec"].get("containers") or []:
-            for mount in container.get("volumeMounts") or []:
-                if mount["name"] in empty and mount.get("readOnly"):
-                    return True
-    return False
-
-
 def _timeline_path(stateful_set: Object) -> str | None:
     """Return the path where the ranks of a StatefulSet write their timeline; None without one."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})

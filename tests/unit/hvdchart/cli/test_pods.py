@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -256,21 +255,6 @@ def test_tensorboard_that_is_ended_ends_kubectl(
         assert process.wait(30) == (130 if sent == signal.SIGINT else -sent)
         # kubectl has the same standard error: this returns when kubectl has ended, too.
         process.communicate(timeout=30)
-
-
-@pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "/mnt"}}])
-def test_tensorboard_that_reads_what_no_rank_writes_is_reported(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, source: dict[str, Any]
-) -> None:
-    running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
-    tensorboard = pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True)
-    mounts = [{"name": "output", "mountPath": "/output", "readOnly": True}]
-    mounts.append({"name": "tmp", "mountPath": "/tmp"})
-    tensorboard["spec"]["containers"] = [{"name": "tensorboard", "volumeMounts": mounts}]
-    tensorboard["spec"]["volumes"] = [{"name": "output", **source}, {"name": "tmp", "emptyDir": {}}]
-    running.put("pods", tensorboard)
-    done = hvdchart("tensorboard", "hvd")
-    assert ("emptyDir" in done.errors) is ("emptyDir" in source)
 
 
 def test_timeline_says_how_a_run_gets_one(
