@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from tests.chart.refusals.contradiction import AT_DATA, DATA_VOLUMES, Contradiction
+from tests.chart.render import Values
 
+# By the key of the message.
+WITHOUT_POLICY: dict[str, Values] = {
+    "networkPolicy.enabled": {"networkPolicy": {"enabled": False}},
+    "hostNetwork": {"hostNetwork": True},
+}
 CONTRADICTIONS = [
     Contradiction(
         {"horovod": {"timeline": True}, "volumeMounts": AT_DATA},
@@ -73,6 +79,14 @@ CONTRADICTIONS = [
         {"metrics": {"allowFrom": [{"podSelector": {}}]}},
         ["metrics.allowFrom", "metrics.enabled"],
         {"metrics": {"enabled": True}},
+    ),
+    *(
+        Contradiction(
+            {"metrics": {"enabled": True, "allowFrom": [{"podSelector": {}}]}, **values},
+            ["metrics.allowFrom", key],
+            {"metrics": {"allowFrom": None}},
+        )
+        for key, values in WITHOUT_POLICY.items()
     ),
     Contradiction(
         {"metrics": {"podMonitor": True}},

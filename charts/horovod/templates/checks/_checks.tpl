@@ -41,6 +41,7 @@ alone has the chart's variables beside those of the values.
 {{- include "horovod.checkLogVolume" . -}}
 {{- include "horovod.checkTensorboardClients" . -}}
 {{- include "horovod.checkMetrics" . -}}
+{{- include "horovod.checkMetricsClients" . -}}
 {{- include "horovod.checkPrograms" . -}}
 {{- include "horovod.checkCode" . -}}
 {{- include "horovod.checkStaging" . -}}

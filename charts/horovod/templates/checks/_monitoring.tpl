@@ -90,3 +90,13 @@
     "do" "choose another one") -}}
 {{- end -}}
 {{- end }}
+
+{{- define "horovod.checkMetricsClients" -}}
+{{- if and .facts.values.metrics.allowFrom (not .facts.hasPolicy) -}}
+  {{- $cause := ternary "hostNetwork is true" "networkPolicy.enabled is false" .facts.values.hostNetwork -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "metrics.allowFrom is set but %s" $cause)
+    "why" "the run has no NetworkPolicy then, and every pod may connect"
+    "do" "remove one of the two") -}}
+{{- end -}}
+{{- end }}
