@@ -142,10 +142,11 @@ def refuse(place: Namespace, values: Values) -> str:
     return done.stderr
 
 
-def on_nodes(port: int, *, release: str, name: str = "horovod") -> Manifest:
-    """A StatefulSet of a dependency of a release, whose pods have a port of their nodes."""
+def on_nodes(*ports: int, release: str, name: str = "horovod") -> Manifest:
+    """A StatefulSet of a dependency of a release, whose pods have these ports of their nodes."""
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": release}
-    container = {"name": "worker", "image": "a", "ports": [{"containerPort": port}]}
+    listed = [{"containerPort": port} for port in ports]
+    container = {"name": "worker", "image": "a", "ports": listed}
     # No node has the label: the pod waits.
     pod = {"hostNetwork": True, "nodeSelector": {"not": "there"}, "containers": [container]}
     return {

@@ -4,48 +4,122 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from tests.chart.releases import on_nodes
-from tests.chart.render import CHART, Manifest, helm_template
+from tests.chart.render import (
+    CHART,
+    Manifest,
+    Values,
+    helm_template,
+    one,
+    pod_spec,
+    render,
+)
 
-# What the check of a port sees of a cluster, which `helm template` does not reach.
-CHECK_OF_PORT = """\
+# What the check of ports sees of a cluster, which `helm template` does not reach.
+CHECK_OF_PORTS = """\
 {{- $_ := set . "facts" .Values.facts -}}
-{{- include "horovod.checkPortInUse" . -}}
+{{- include "horovod.checkPortsInUse" . -}}
 """
+SIDECAR = {"name": "log-shipper", "image": "a", "ports": [{"containerPort": 8080}]}
+PROXY = {**SIDECAR, "name": "proxy", "ports": [{"containerPort": 8081}]}
+WORKER: Values = {"nodeSelector": {}, "initContainers": [], "extraContainers": []}
+POOL = {"pool": "a"}
 
 
 @pytest.fixture(scope="module")
-def check_of_port(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def check_of_ports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A chart of nothing but the check."""
-    chart = tmp_path_factory.mktemp("port")
+    chart = tmp_path_factory.mktemp("ports")
     templates = chart / "templates"
     templates.mkdir()
     for name in ("checks/_checks.tpl", "checks/_network.tpl", "common/_labels.tpl"):
         shutil.copy(CHART / "templates" / name, templates)
-    (templates / "check.yaml").write_text(CHECK_OF_PORT)
-    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: port\nversion: 1.0.0\n")
+    (templates / "check.yaml").write_text(CHECK_OF_PORTS)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: ports\nversion: 1.0.0\n")
     return chart
 
 
+def check(
+    chart: Path, stateful_set: Manifest, *, metrics: bool = False, **worker: object
+) -> CompletedProcess[str]:
+    """Check the ports of a release in a cluster that has another StatefulSet."""
+    facts = {
+        "name": "horovod",
+        "values": {"hostNetwork": True, "agent": {"port": 2222}, "metrics": {"enabled": metrics}},
+        "shared": {"metricsPort": 9400},
+        "podValues": {"master": {}, "worker": {**WORKER, **worker}},
+        "statefulSets": {stateful_set["metadata"]["name"]: stateful_set},
+    }
+    return helm_template({"facts": facts}, chart=chart)
+
+
 @pytest.mark.parametrize(
-    ("found", "is_refused"),
+    ("stateful_set", "is_refused"),
     [
         (on_nodes(2222, release="hvd"), False),
         (on_nodes(2222, release="other"), True),
         (on_nodes(2223, release="other"), False),
         (on_nodes(2222, release="hvd", name="second"), True),
+        (on_nodes(2223, 2222, release="other"), True),
     ],
-    ids=["its own", "another release", "another port", "another dependency of the release"],
+    ids=[
+        "its own",
+        "another release",
+        "another port",
+        "another dependency of the release",
+        "the second port of another release",
+    ],
 )
 def test_port_that_other_workers_have_of_the_nodes_is_refused(
-    check_of_port: Path, found: Manifest, *, is_refused: bool
+    check_of_ports: Path, stateful_set: Manifest, *, is_refused: bool
 ) -> None:
-    name = found["metadata"]["name"]
-    values = {"hostNetwork": True, "agent": {"port": 2222}}
-    facts = {"name": "horovod", "values": values, "statefulSets": {name: found}}
-    done = helm_template({"facts": facts}, chart=check_of_port)
+    name = stateful_set["metadata"]["name"]
+    done = check(check_of_ports, stateful_set)
     assert (done.returncode != 0) is is_refused
     assert (f'"{name}"' in done.stderr) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("port", "key"),
+    [
+        (2222, "agent.port"),
+        (9400, "metrics.enabled"),
+        (8080, "worker.extraContainers"),
+        (8081, "worker.initContainers"),
+    ],
+)
+def test_each_port_of_the_workers_is_compared(check_of_ports: Path, port: int, key: str) -> None:
+    containers = {"extraContainers": [SIDECAR], "initContainers": [PROXY]}
+    done = check(check_of_ports, on_nodes(port, release="other"), metrics=True, **containers)
+    assert f"hostNetwork is true and {key} " in done.stderr
+    assert f"port {port}" in done.stderr
+    assert check(check_of_ports, on_nodes(port + 10, release="other"), metrics=True).returncode == 0
+
+
+def test_workers_have_no_other_port_than_those_that_are_compared() -> None:
+    manifests = render({"hostNetwork": True, "metrics": {"enabled": True}})
+    (worker,) = pod_spec(one(manifests, "StatefulSet"))["containers"]
+    assert [port["containerPort"] for port in worker["ports"]] == [2222, 9400]
+
+
+def test_metrics_that_are_disabled_need_no_port(check_of_ports: Path) -> None:
+    assert check(check_of_ports, on_nodes(9400, release="other")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("node_selector", "is_refused"),
+    [({"pool": "b"}, False), ({"pool": "a"}, True), ({"zone": "b"}, True)],
+    ids=["other nodes", "the same nodes", "perhaps the same nodes"],
+)
+def test_pods_that_never_share_a_node_may_have_the_same_port(
+    check_of_ports: Path, node_selector: dict[str, str], *, is_refused: bool
+) -> None:
+    stateful_set = on_nodes(2222, release="other")
+    pod_spec(stateful_set)["nodeSelector"] = POOL
+    done = check(check_of_ports, stateful_set, nodeSelector=node_selector)
+    assert (done.returncode != 0) is is_refused
+    assert ("worker.nodeSelector" in done.stderr) is is_refused

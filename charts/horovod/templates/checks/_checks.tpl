@@ -48,7 +48,7 @@ alone has the chart's variables beside those of the values.
 {{- include "horovod.checkStagingMounts" . -}}
 {{- if .facts.hasAccess -}}
   {{- include "horovod.checkKeysExist" . -}}
-  {{- include "horovod.checkPortInUse" . -}}
+  {{- include "horovod.checkPortsInUse" . -}}
   {{- include "horovod.checkSelectors" . -}}
   {{- include "horovod.checkClaimsExist" . -}}
   {{- include "horovod.checkAccountsExist" . -}}

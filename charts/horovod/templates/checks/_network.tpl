@@ -31,25 +31,72 @@
 {{- end }}
 
 {{/*
-On their nodes' network, the workers of two releases need two ports. So do those of two dependencies of one
-release, whose labels have two names.
+On their nodes' network, the workers of two releases need different ports or different nodes. So do those of
+two dependencies of one release, whose labels have two names.
 */}}
-{{- define "horovod.checkPortInUse" -}}
-{{- $port := int .facts.values.agent.port -}}
+{{- define "horovod.checkPortsInUse" -}}
 {{- $labels := include "horovod.releaseLabels" . | fromYaml -}}
-{{- range $set := ternary .facts.statefulSets dict .facts.values.hostNetwork -}}
-  {{- $pod := .spec.template.spec -}}
-  {{- $isOwn := include "horovod.hasLabels" (dict "object" . "labels" $labels) -}}
-  {{- $usesNodes := and $pod.hostNetwork .spec.replicas (not $isOwn) -}}
-  {{- range ternary list $pod.containers (empty $usesNodes) -}}
-    {{- range .ports -}}
-      {{- if eq (int .containerPort) $port -}}
-        {{- include "horovod.refuse" (dict
-          "what" (printf "hostNetwork is true and agent.port is %d" $port)
-          "why" (printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name)
-          "do" "choose another port") -}}
+{{- if .facts.values.hostNetwork -}}
+  {{- range $owner, $group := omit .facts.podValues "master" -}}
+    {{- $asked := dict "root" $ "owner" $owner "group" $group -}}
+    {{- $ports := include "horovod.workerPorts" $asked | fromYamlArray -}}
+    {{- range $set := $.facts.statefulSets -}}
+      {{- $pod := .spec.template.spec -}}
+      {{- $isOwn := include "horovod.hasLabels" (dict "object" . "labels" $labels) -}}
+      {{- $nodes := dict "selector" $group.nodeSelector "other" ($pod.nodeSelector | default dict) -}}
+      {{- $isApart := include "horovod.selectsOtherNodes" $nodes -}}
+      {{- if and $pod.hostNetwork .spec.replicas (not $isOwn) (not $isApart) -}}
+        {{- $taken := include "horovod.portsOfContainers" $pod | fromYamlArray -}}
+        {{- range $ports -}}
+          {{- if has .port $taken -}}
+            {{- include "horovod.refuse" (dict
+              "what" (printf "hostNetwork is true and %s" .what)
+              "why" (printf "the pods of StatefulSet %q have port %s of their nodes"
+                $set.metadata.name .port)
+              "do" (printf "%s, or select other nodes with %s.nodeSelector" .do $owner)) -}}
+          {{- end -}}
+        {{- end -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- end }}
+
+{{/*
+The ports of a worker as YAML, each with the value that takes it and what to do about that.
+Call with (dict "root" $ "owner" "workerGroups[a]" "group" $group).
+*/}}
+{{- define "horovod.workerPorts" -}}
+{{- $values := .root.facts.values -}}
+{{- $port := int $values.agent.port }}
+- {port: "{{ $port }}", what: agent.port is {{ $port }}, do: choose another port}
+{{- if $values.metrics.enabled }}
+- {port: "{{ .root.facts.shared.metricsPort }}", what: metrics.enabled is true, do: disable the metrics}
+{{- end }}
+{{- range $key := list "initContainers" "extraContainers" }}
+{{- range include "horovod.portsOfContainers" (dict "containers" (get $.group $key)) | fromYamlArray }}
+- {port: "{{ . }}", what: "{{ $.owner }}.{{ $key }} has port {{ . }}", do: choose another port}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The ports of the containers of a pod, as a YAML list of texts. Call with the spec of the pod. */}}
+{{- define "horovod.portsOfContainers" -}}
+{{- range concat .containers (.initContainers | default list) }}
+{{- range .ports }}
+- "{{ int .containerPort }}"
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+"true" when no node has the labels of both node selectors, else empty.
+Call with (dict "selector" $labels "other" $labels).
+*/}}
+{{- define "horovod.selectsOtherNodes" -}}
+{{- $isApart := false -}}
+{{- range $key, $value := .selector -}}
+  {{- if ne $value (get $.other $key | default $value) -}}{{- $isApart = true -}}{{- end -}}
+{{- end -}}
+{{- if $isApart -}}true{{- end -}}
 {{- end }}
