@@ -16,18 +16,19 @@
 
 {{- define "horovod.checkStagingMounts" -}}
 {{- $path := .facts.stagingPath -}}
-{{- $isStaged := not (empty .facts.values.staging.command) -}}
-{{- range ternary .facts.groups list $isStaged -}}
-  {{- if not .stagingMount -}}
-    {{- include "horovod.refuse" (dict
-      "what" (printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name)
-      "why" "staged data must be on a volume") -}}
-  {{- end -}}
-  {{- if eq $path .stagingMount.mountPath -}}
-    {{- include "horovod.refuse" (dict
-      "what" (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name)
-      "why" "a mount cannot be replaced atomically"
-      "do" "name a directory below it") -}}
+{{- if .facts.values.staging.command -}}
+  {{- range .facts.groups -}}
+    {{- if not .stagingMount -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name)
+        "why" "staged data must be on a volume") -}}
+    {{- end -}}
+    {{- if eq $path .stagingMount.mountPath -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name)
+        "why" "a mount cannot be replaced atomically"
+        "do" "name a directory below it") -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

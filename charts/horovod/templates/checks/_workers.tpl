@@ -28,13 +28,15 @@
   {{- $worker := printf "\\b%s-[0-9]+" .objectName -}}
   {{- range $key := list "spares" "minimum" -}}
     {{- $number := get $group $key | int -}}
-    {{- range ternary $.facts.values.master.args list (gt $number 0) -}}
-      {{- with regexFind $worker . -}}
-        {{- include "horovod.refuse" (dict
-          "what" (printf "group %q: %s is %d but master.args names the worker %q"
-            $group.name $key $number .)
-          "why" "the run may do without this worker"
-          "do" "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)") -}}
+    {{- if gt $number 0 -}}
+      {{- range $.facts.values.master.args -}}
+        {{- with regexFind $worker . -}}
+          {{- include "horovod.refuse" (dict
+            "what" (printf "group %q: %s is %d but master.args names the worker %q"
+              $group.name $key $number .)
+            "why" "the run may do without this worker"
+            "do" "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)") -}}
+        {{- end -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
@@ -68,14 +70,15 @@
 {{- define "horovod.checkDevicePlugin" -}}
 {{- $plugin := .facts.shared.devicePlugin -}}
 {{- range $group := .facts.groups -}}
-  {{- $hasPlugin := regexMatch (printf "^(%s)$" $plugin.resources) .gpuResource -}}
-  {{- range ternary .env list $hasPlugin -}}
-    {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
-      {{- include "horovod.refuse" (dict
-        "what" (printf "group %q: env has %s but resources.limits[%q] is %d"
-          $group.name .name $group.gpuResource $group.gpus)
-        "why" "the device plugin sets it to the GPUs that a worker gets"
-        "do" "remove it") -}}
+  {{- if regexMatch (printf "^(%s)$" $plugin.resources) .gpuResource -}}
+    {{- range .env -}}
+      {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf "group %q: env has %s but resources.limits[%q] is %d"
+            $group.name .name $group.gpuResource $group.gpus)
+          "why" "the device plugin sets it to the GPUs that a worker gets"
+          "do" "remove it") -}}
+      {{- end -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

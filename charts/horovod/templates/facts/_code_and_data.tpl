@@ -168,11 +168,13 @@ and other releases of the namespace share it.
 {{- range $group := $facts.groups -}}
   {{- $mount := .stagingMount -}}
   {{- $staged := "" -}}
-  {{- range ternary .volumes list (and $staging.command (ne $staging.nodes "Any") | empty | not) -}}
-    {{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
-      {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $facts.stagingPath -}}
-      {{- $directory := printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
-      {{- $staged = printf "%s %s" $directory $key | sha256sum | trunc 10 | printf "horovod-staged-%s" -}}
+  {{- if and $staging.command (ne $staging.nodes "Any") (not $mount.subPathExpr) -}}
+    {{- range .volumes -}}
+      {{- if and (eq .name $mount.name) .hostPath -}}
+        {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $facts.stagingPath -}}
+        {{- $directory := printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
+        {{- $staged = printf "%s %s" $directory $key | sha256sum | trunc 10 | printf "horovod-staged-%s" -}}
+      {{- end -}}
     {{- end -}}
   {{- end -}}
   {{- $_ := set $group "staged" $staged -}}

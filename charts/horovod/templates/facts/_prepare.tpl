@@ -201,9 +201,11 @@ config.linkerd.io/proxy-await: enabled
 
 {{- define "horovod.libraryVariables" -}}
 {{- $network := .facts.values.network -}}
-{{- range ternary list .facts.launchers.interfaceVariables (empty $network.interface) -}}
+{{- if $network.interface -}}
+{{- range .facts.launchers.interfaceVariables -}}
 {{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
 - {name: {{ .name }}, value: {{ quote $network.interface }}}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if eq $network.transport "TCP" }}
