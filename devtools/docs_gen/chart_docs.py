@@ -1,4 +1,4 @@
-"""Write the chart's values.yaml, schema, generated templates and README table from its source."""
+"""Write the chart's values.yaml, schema, generated templates and the table of its README."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
 from devtools.docs_gen.generated import replace_sections, table
+from hvd_pods.shared import exit_codes
 from hvdchart.chart_files import read_data
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
@@ -134,9 +135,9 @@ def inline(value: Any) -> str:
     return stream.getvalue().replace("\n...", "").strip().replace("''", '""')
 
 
-def render_template(name: str, data: Any) -> str:
-    """Return a template that contains the data as JSON."""
-    note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
+def render_template(name: str, data: Any, source: str = SOURCE.name) -> str:
+    """Return a template that contains the data of a source as JSON."""
+    note = f"{{{{/* Generated from {source} by `make generate`: edit that file. */}}}}\n"
     body = json.dumps(data, indent=2)
     return f'{note}{{{{- define "horovod.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
 
@@ -311,6 +312,11 @@ def generated_texts() -> dict[Path, str]:
                 "identity": run_keys(source, ["identity"]),
                 "settings": run_keys(source, ["identity", "settings"]),
             },
+        ),
+        templates / "generated" / "_exit_codes.tpl": render_template(
+            "lostMasterCodes",
+            sorted(exit_codes.LOST_MASTER),
+            "files/hvd_pods/shared/exit_codes.py",
         ),
         readme: replace_sections(readme, {"values table": render_table(source)}),
     }

@@ -9,5 +9,5 @@ BAD_CONFIGURATION = os.EX_CONFIG
 # EX_SOFTWARE, 70, an internal error of the master: the Job creates another master.
 INTERNAL_ERROR = os.EX_SOFTWARE
 # Exit codes that end the master's pod but not the run: the Job creates another master. The other
-# two are those of SIGKILL and SIGTERM. templates/master/job.yaml of the chart has the same numbers.
+# two are those of SIGKILL and SIGTERM. `make generate` writes these codes for the Job's policy.
 LOST_MASTER = (INTERNAL_ERROR, 128 + 9, 128 + 15)
