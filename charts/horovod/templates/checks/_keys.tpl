@@ -2,16 +2,16 @@
 
 {{- define "horovod.checkKeySecrets" -}}
 {{- $agent := .facts.values.agent -}}
-{{- $given := printf
+{{- $secrets := printf
   "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
 {{- if ne (empty $agent.masterSecret) (empty $agent.workerSecret) -}}
   {{- include "horovod.refuse" (dict
-    "what" $given
+    "what" $secrets
     "do" "give both, or neither and the chart makes the keys") -}}
 {{- end -}}
 {{- if and $agent.masterSecret (eq $agent.masterSecret $agent.workerSecret) -}}
   {{- include "horovod.refuse" (dict
-    "what" $given
+    "what" $secrets
     "do" "give two Secrets, because the workers would have the master's key") -}}
 {{- end -}}
 {{- end }}

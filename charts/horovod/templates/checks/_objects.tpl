@@ -5,29 +5,29 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
 */}}
 {{- define "horovod.checkSelectors" -}}
 {{- range .facts.groups -}}
-  {{- $found := get $.facts.statefulSets .objectName | default dict -}}
+  {{- $statefulSet := get $.facts.statefulSets .objectName | default dict -}}
   {{- $selector := include "horovod.groupSelectorLabels" (dict "root" $ "group" .) | fromYaml -}}
   {{- include "horovod.requireSelector" (dict
-    "root" $ "kind" "StatefulSet" "name" .objectName "found" $found "selector" $selector) -}}
+    "root" $ "kind" "StatefulSet" "name" .objectName "object" $statefulSet "selector" $selector) -}}
 {{- end -}}
 {{- if .facts.values.tensorboard.enabled -}}
   {{- $name := printf "%s-tensorboard" .facts.fullname -}}
-  {{- $found := lookup "apps/v1" "Deployment" .Release.Namespace $name | default dict -}}
+  {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace $name | default dict -}}
   {{- $selector := include "horovod.selectorLabels" (dict "root" . "component" "tensorboard") | fromYaml -}}
   {{- include "horovod.requireSelector" (dict
-    "root" $ "kind" "Deployment" "name" $name "found" $found "selector" $selector) -}}
+    "root" $ "kind" "Deployment" "name" $name "object" $deployment "selector" $selector) -}}
 {{- end -}}
 {{- end }}
 
 {{/*
 Refuses an object of the release that selects other pods.
-Call with (dict "root" $ "kind" "Deployment" "name" $name "found" $object "selector" $labels); `found` is {}
+Call with (dict "root" $ "kind" "Deployment" "name" $name "object" $object "selector" $labels); `object` is {}
 where the cluster has no such object.
 */}}
 {{- define "horovod.requireSelector" -}}
 {{- $release := .root.Release -}}
-{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $release.Name .found -}}
-{{- $labels := dig "spec" "selector" "matchLabels" dict .found -}}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $release.Name .object -}}
+{{- $labels := dig "spec" "selector" "matchLabels" dict .object -}}
 {{- if and $labels (eq $owner $release.Name) (ne (toJson $labels) (toJson .selector)) -}}
   {{- $delete := printf "kubectl --namespace %s delete %s %s" $release.Namespace (lower .kind) .name -}}
   {{- include "horovod.refuse" (dict

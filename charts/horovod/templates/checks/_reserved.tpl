@@ -80,8 +80,8 @@ has the same of fields of pods.
 {{- range .facts.groups -}}
   {{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}
 {{- end -}}
-{{- range $key, $ofPods := $labels -}}
-  {{- range $label, $value := $ofPods -}}
+{{- range $key, $podLabels := $labels -}}
+  {{- range $label, $value := $podLabels -}}
     {{- if regexMatch $reserved $label -}}
       {{- include "horovod.refuse" (dict
         "what" (printf "%s has %s" $key $label)

@@ -54,10 +54,10 @@ hvdchart/settings-hash: {{ .facts.settingsHash | quote }}
 Call with (dict "object" $object "labels" $labels).
 */}}
 {{- define "horovod.hasLabels" -}}
-{{- $found := .object.metadata.labels | default dict -}}
+{{- $labels := .object.metadata.labels | default dict -}}
 {{- $hasAll := true -}}
 {{- range $key, $value := .labels -}}
-  {{- $hasAll = and $hasAll (eq (get $found $key) $value) -}}
+  {{- $hasAll = and $hasAll (eq (get $labels $key) $value) -}}
 {{- end -}}
 {{- if $hasAll -}}true{{- end -}}
 {{- end }}

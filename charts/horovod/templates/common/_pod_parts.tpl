@@ -147,15 +147,15 @@ Call with (dict "mounts" $list "path" $path).
 */}}
 {{- define "horovod.mountOf" -}}
 {{- $path := include "horovod.cleanPath" .path -}}
-{{- $found := dict -}}
+{{- $longest := dict -}}
 {{- range .mounts -}}
   {{- $point := trimSuffix "/" .mountPath -}}
   {{- $contains := or (eq $path $point) (hasPrefix (printf "%s/" $point) $path) -}}
-  {{- if and $contains (gt (len $point) (len (dig "mountPath" "" $found))) -}}
-    {{- $found = . -}}
+  {{- if and $contains (gt (len $point) (len (dig "mountPath" "" $longest))) -}}
+    {{- $longest = . -}}
   {{- end -}}
 {{- end -}}
-{{- toJson $found -}}
+{{- toJson $longest -}}
 {{- end }}
 
 {{/*

@@ -234,10 +234,10 @@ Call with (dict "outcome" "Failed" "cleanup" "Always").
 */}}
 {{- define "horovod.findNodes" -}}
 {{- range $group := .facts.groups -}}
-  {{- $found := dict -}}
+  {{- $nodeList := dict -}}
   {{- if .staged -}}
-    {{- $found = lookup "v1" "ConfigMap" $.Release.Namespace .staged | default dict -}}
+    {{- $nodeList = lookup "v1" "ConfigMap" $.Release.Namespace .staged | default dict -}}
   {{- end -}}
-  {{- $_ := set $group "stagedNodes" (keys ($found.data | default dict) | sortAlpha) -}}
+  {{- $_ := set $group "stagedNodes" (keys ($nodeList.data | default dict) | sortAlpha) -}}
 {{- end -}}
 {{- end }}

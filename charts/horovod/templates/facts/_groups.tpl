@@ -86,9 +86,9 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 {{- range $group := .facts.groups -}}
   {{- $context := deepCopy $.facts.values.securityContext -}}
   {{- if .capabilities -}}
-    {{- $given := $context.capabilities | default dict -}}
-    {{- $added := concat ($given.add | default list) .capabilities | uniq -}}
-    {{- $_ := set $context "capabilities" (merge (dict "add" $added) $given) -}}
+    {{- $capabilities := $context.capabilities | default dict -}}
+    {{- $added := concat ($capabilities.add | default list) .capabilities | uniq -}}
+    {{- $_ := set $context "capabilities" (merge (dict "add" $added) $capabilities) -}}
   {{- end -}}
   {{- $_ := set $group "securityContext" $context -}}
 {{- end -}}

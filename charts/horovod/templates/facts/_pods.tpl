@@ -67,17 +67,17 @@ Call with (dict "root" $ "group" $group "nodes" $list).
   {{- $_ := set $affinity "podAntiAffinity" (include "horovod.spreadAffinity" . | fromYaml) -}}
 {{- end -}}
 {{- if .nodes -}}
-  {{- $given := $affinity.nodeAffinity | default dict -}}
-  {{- $places := dict "given" $given "nodes" .nodes -}}
+  {{- $nodeAffinity := $affinity.nodeAffinity | default dict -}}
+  {{- $places := dict "nodeAffinity" $nodeAffinity "nodes" .nodes -}}
   {{- if eq .root.facts.values.staging.nodes "Required" -}}
     {{- $terms := include "horovod.requiredTerms" $places | fromJsonArray -}}
     {{- $required := dict "nodeSelectorTerms" $terms -}}
-    {{- $_ := set $given "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
+    {{- $_ := set $nodeAffinity "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
   {{- else -}}
     {{- $preferences := include "horovod.preferredTerms" $places | fromJsonArray -}}
-    {{- $_ := set $given "preferredDuringSchedulingIgnoredDuringExecution" $preferences -}}
+    {{- $_ := set $nodeAffinity "preferredDuringSchedulingIgnoredDuringExecution" $preferences -}}
   {{- end -}}
-  {{- $_ := set $affinity "nodeAffinity" $given -}}
+  {{- $_ := set $affinity "nodeAffinity" $nodeAffinity -}}
 {{- end -}}
 {{- toJson $affinity -}}
 {{- end }}
@@ -108,14 +108,14 @@ preferredDuringSchedulingIgnoredDuringExecution:
 {{/*
 The node selector terms of a group, restricted to the nodes, as JSON. Terms are alternatives, so that each
 term of the group is repeated with each node.
-Call with (dict "given" $nodeAffinity "nodes" $list).
+Call with (dict "nodeAffinity" $map "nodes" $list).
 */}}
 {{- define "horovod.requiredTerms" -}}
-{{- $given := .given.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $required := .nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
 {{- $terms := list -}}
 {{- range .nodes -}}
   {{- $nodeFields := include "horovod.nodeFields" . | fromYamlArray -}}
-  {{- range dig "nodeSelectorTerms" (list dict) $given -}}
+  {{- range dig "nodeSelectorTerms" (list dict) $required -}}
     {{- $fields := concat (.matchFields | default list) $nodeFields -}}
     {{- $terms = append $terms (merge (dict "matchFields" $fields) .) -}}
   {{- end -}}
@@ -125,10 +125,10 @@ Call with (dict "given" $nodeAffinity "nodes" $list).
 
 {{/*
 The preferences of a group and of the nodes, as JSON.
-Call with (dict "given" $nodeAffinity "nodes" $list).
+Call with (dict "nodeAffinity" $map "nodes" $list).
 */}}
 {{- define "horovod.preferredTerms" -}}
-{{- $terms := .given.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- $terms := .nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
 {{- range .nodes -}}
   {{- $fields := include "horovod.nodeFields" . | fromYamlArray -}}
   {{- $terms = append $terms (dict "weight" 100 "preference" (dict "matchFields" $fields)) -}}
