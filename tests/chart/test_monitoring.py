@@ -1,4 +1,4 @@
-"""TensorBoard and metrics; alerts and dashboard, by Prometheus' promtool."""
+"""Alerts and the dashboard, by Prometheus' promtool."""
 
 from __future__ import annotations
 
@@ -12,118 +12,15 @@ from typing import Any
 import pytest
 
 from hvd_pods.master import serve_metrics as master
-from hvd_pods.pod.metrics import (
-    MAX_LABEL_NAME_CHARACTERS,
-    MAX_LABEL_VALUE_CHARACTERS,
-    MAX_LABELS,
-    MAX_SERIES,
-    PROGRESS,
-)
+from hvd_pods.pod.metrics import PROGRESS
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import NvmlReader
-from tests.chart.cases import OUTPUT
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
+from tests.chart.render import Manifest, one, render
 from tests.support.debian import unpacked_program
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.world import World, one_group
 
 DOCS = Path(__file__).parents[2] / "docs"
-MASTER: Values = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
-
-
-def test_tensorboard_reads_the_output_volume_and_is_scheduled_like_the_master() -> None:
-    with_board = render({**OUTPUT, "master": MASTER, "tensorboard": {"enabled": True}})
-    deployment = one(with_board, "Deployment")
-    spec = pod_spec(deployment)
-    (container,) = spec["containers"]
-    assert container["command"][-2:] == ["--logdir", "/output/run"]
-    mount = {"name": "output", "mountPath": "/output", "readOnly": True}
-    assert mount in container["volumeMounts"]
-    assert {volume["name"] for volume in spec["volumes"]} == {"output", "tmp"}
-    assert spec.items() >= MASTER.items()
-    labels = deployment["spec"]["template"]["metadata"]["labels"]
-    selectors = {
-        service["metadata"]["name"]: service["spec"]["selector"].items() <= labels.items()
-        for service in of_kind(with_board, "Service")
-    }
-    assert selectors == {"hvd": False, "hvd-tensorboard": True}
-
-
-def test_tensorboard_mounts_the_volume_of_its_own_log_folder() -> None:
-    manifests = render({**OUTPUT, "tensorboard": {"enabled": True, "logDir": "/out/logs"}})
-    volumes = pod_spec(one(manifests, "Deployment"))["volumes"]
-    assert {volume["name"] for volume in volumes} == {"x", "tmp"}
-
-
-@pytest.fixture(scope="module")
-def monitored() -> list[Manifest]:
-    return render({"metrics": {"enabled": True, "podMonitor": True}})
-
-
-def test_pod_monitor_scrapes_the_master_and_workers_of_the_release(
-    monitored: list[Manifest],
-) -> None:
-    monitor = one(monitored, "PodMonitor")["spec"]
-    (endpoint,) = monitor["podMetricsEndpoints"]
-    assert endpoint["port"] == "metrics"
-    assert monitor["selector"] == one(monitored, "NetworkPolicy")["spec"]["podSelector"]
-
-
-def test_pod_monitor_limits_what_a_script_can_send(monitored: list[Manifest]) -> None:
-    spec = one(monitored, "PodMonitor")["spec"]
-    assert MAX_SERIES < spec["sampleLimit"] <= 2 * MAX_SERIES
-    assert MAX_LABELS < spec["labelLimit"] <= 2 * MAX_LABELS
-    assert spec["labelNameLengthLimit"] > MAX_LABEL_NAME_CHARACTERS
-    assert spec["labelValueLengthLimit"] > MAX_LABEL_VALUE_CHARACTERS
-    assert spec["bodySizeLimit"] == "4MB"
-
-
-def test_pod_monitor_gives_a_run_the_same_labels_in_each_attempt(
-    monitored: list[Manifest],
-) -> None:
-    (endpoint,) = one(monitored, "PodMonitor")["spec"]["podMetricsEndpoints"]
-    targets = {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]}
-    assert targets == {"release": "hvd", "pod": "hvd-master", "instance": None}
-
-
-def test_metrics_have_no_pod_monitor_unless_it_is_asked_for() -> None:
-    assert of_kind(render({"metrics": {"enabled": True, "podMonitor": False}}), "PodMonitor") == []
-
-
-BOARD: Values = {**OUTPUT, "tensorboard": {"enabled": True}}
-PEER: Values = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
-
-
-def board_policy(values: Values) -> Manifest:
-    """Return the spec of TensorBoard's NetworkPolicy."""
-    policies = {item["metadata"]["name"]: item for item in of_kind(render(values), "NetworkPolicy")}
-    spec: Manifest = policies["hvd-tensorboard"]["spec"]
-    return spec
-
-
-@pytest.mark.promise("tensorboard is reached by nobody unless allowed")
-def test_tensorboard_is_reached_by_nobody_unless_allowed() -> None:
-    closed = board_policy(BOARD)
-    assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])
-    labels = one(render(BOARD), "Deployment")["spec"]["template"]["metadata"]["labels"]
-    assert closed["podSelector"]["matchLabels"] == labels
-
-
-def test_tensorboard_is_reached_by_whom_the_values_name() -> None:
-    allowed = {**BOARD, "tensorboard": {"enabled": True, "allowFrom": [PEER]}}
-    assert board_policy(allowed)["ingress"] == [{"from": [PEER], "ports": [{"port": "http"}]}]
-
-
-def test_tensorboard_is_closed_where_the_workers_are_on_the_nodes_network() -> None:
-    """TensorBoard itself is not on that network."""
-    assert board_policy({**BOARD, "hostNetwork": True})["ingress"] == []
-
-
-def test_tensorboard_has_no_policy_where_there_are_none() -> None:
-    off = render({**BOARD, "networkPolicy": {"enabled": False}})
-    assert of_kind(off, "NetworkPolicy") == []
-
-
 MINUTES = 90
 ENABLED = {"enabled": True, "rules": True, "dashboard": True}
 VARIABLES = {"$namespace": "team", "$release": "hvd", "$__rate_interval": "2m"}
@@ -149,7 +46,7 @@ def make_series(pages: str, changes: dict[str, str]) -> list[dict[str, str]]:
 
     `changes`: by a part of the name, other values than those of the pages, in promtool's notation.
     """
-    found = []
+    series = []
     left = set(changes)
     for line in (line for line in pages.splitlines() if not line.startswith("#")):
         name, value = line.rsplit(" ", 1)
@@ -159,9 +56,9 @@ def make_series(pages: str, changes: dict[str, str]) -> list[dict[str, str]]:
         labels = 'namespace="team", release="hvd", pod="p"'
         name = name.replace("{", f"{{{labels}, ") if "{" in name else f"{name}{{{labels}}}"
         values = value if "x" in value else f"{value}+0x{MINUTES}"
-        found.append({"series": name, "values": values})
+        series.append({"series": name, "values": values})
     assert not left, "no pod serves these"
-    return found
+    return series
 
 
 def find_problems(folder: Path, input_series: list[dict[str, str]], checks: dict[str, Any]) -> str:
@@ -225,8 +122,8 @@ def test_documented_query_gives_the_seconds_of_each_stage(tmp_path: Path, pages:
 def board(dashboard: Any = True) -> tuple[Manifest, dict[str, Any]]:
     """The metadata of the ConfigMap with the dashboard, and the dashboard."""
     manifests = render({"metrics": {**ENABLED, "dashboard": dashboard}})
-    (found,) = (item for item in manifests if item["metadata"]["name"] == "hvd-dashboard")
-    return found["metadata"], json.loads(found["data"]["team-hvd.json"])
+    (config_map,) = (item for item in manifests if item["metadata"]["name"] == "hvd-dashboard")
+    return config_map["metadata"], json.loads(config_map["data"]["team-hvd.json"])
 
 
 # Of NVIDIA's dcgm-exporter, whose own pod is `pod` unless Prometheus honors its labels.
@@ -259,11 +156,12 @@ def shown_queries() -> list[str]:
 def offered_choices() -> list[str]:
     """What the dashboard asks for the values of its variables."""
     _, shown = board()
-    asked = [each["query"] for each in shown["templating"]["list"] if each["type"] == "query"]
-    texts = "\n".join(each["query"] for each in asked)
-    found = re.findall(r"^label_values\((.*), (\w+)\)$", texts, re.MULTILINE)
-    assert len(found) == len(asked)
-    return [of_the_run(f"group by ({label}) ({series})") for series, label in found]
+    variables = shown["templating"]["list"]
+    asked = [variable["query"] for variable in variables if variable["type"] == "query"]
+    texts = "\n".join(question["query"] for question in asked)
+    labels = re.findall(r"^label_values\((.*), (\w+)\)$", texts, re.MULTILINE)
+    assert len(labels) == len(asked)
+    return [of_the_run(f"group by ({label}) ({series})") for series, label in labels]
 
 
 @pytest.mark.parametrize("labels", [EXPORTED, HONORED])
@@ -285,11 +183,13 @@ def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> Non
 
 def test_the_dashboard_of_each_run_shows_it_first_and_has_grafanas_label() -> None:
     """Labels of the user replace that."""
-    found, shown = board()
-    variables = shown["templating"]["list"]
-    first = {v["name"]: v["current"]["value"] for v in variables if "current" in v}
+    metadata, shown = board()
+    current = {
+        variable["name"]: variable.get("current") for variable in shown["templating"]["list"]
+    }
+    first = {name: choice["value"] for name, choice in current.items() if choice is not None}
     assert first == {"namespace": "team", "release": "hvd"}
-    assert found["labels"]["grafana_dashboard"] == "1"
+    assert metadata["labels"]["grafana_dashboard"] == "1"
     labelled, _ = board({"labels": {"mine": "yes"}})
     assert "grafana_dashboard" not in labelled["labels"]
 
