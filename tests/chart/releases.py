@@ -19,8 +19,8 @@ KINDS = "jobs,statefulsets,configmaps"
 def upgrade(place: Namespace, version: str, chart: Path, *values: Values) -> str:
     """Upgrade or install with merged values, which must succeed; return the notes."""
     merged: Values = {}
-    for each in values:
-        merged = merge_values(merged, each)
+    for overrides in values:
+        merged = merge_values(merged, overrides)
     done = place.helm("upgrade", "--install", "hvd", str(chart), values=merged, version=version)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -158,7 +158,11 @@ def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
 
 def containers_of(manifests: list[Manifest]) -> list[Manifest]:
     specs = pod_specs(manifests).values()
-    return [c for spec in specs for c in (*spec.get("initContainers", ()), *spec["containers"])]
+    return [
+        container
+        for spec in specs
+        for container in (*spec.get("initContainers", ()), *spec["containers"])
+    ]
 
 
 def main_container(manifests: list[Manifest], kind: str) -> Manifest:

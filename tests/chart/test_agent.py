@@ -51,7 +51,8 @@ def secrets(manifests: list[Manifest]) -> dict[str, dict[str, bytes]]:
 
 def key_sources(manifests: list[Manifest], kind: str) -> list[Manifest]:
     """What the volume with the keys of a workload's pods has: the Secrets and their keys."""
-    (volume,) = [v for v in pod_spec(one(manifests, kind))["volumes"] if v["name"] == "keys"]
+    volumes = pod_spec(one(manifests, kind))["volumes"]
+    (volume,) = (volume for volume in volumes if volume["name"] == "keys")
     return [source["secret"] for source in volume["projected"]["sources"]]
 
 
@@ -137,11 +138,11 @@ def test_pod_has_its_own_key_and_the_authority_of_its_peers(values: Values) -> N
     """A worker gets nothing of the master's Secret but the certificate of its authority."""
     manifests = render(values)
     names = list(values.get("agent", {}).values()) or ["hvd-agent-master", "hvd-agent-worker"]
-    found = {
+    files = {
         kind: {source["name"]: source["items"] for source in key_sources(manifests, kind)}
         for kind in ("Job", "StatefulSet")
     }
-    assert found == {
+    assert files == {
         "Job": {names[0]: OWN, names[1]: OF_PEER},
         "StatefulSet": {names[0]: OF_PEER, names[1]: OWN},
     }
@@ -149,7 +150,9 @@ def test_pod_has_its_own_key_and_the_authority_of_its_peers(values: Values) -> N
 
 def test_no_pod_mounts_a_secret_otherwise() -> None:
     with_secrets = {
-        kind.split()[0]: [v["name"] for v in spec["volumes"] if "secret" in json.dumps(v).lower()]
+        kind.split()[0]: [
+            volume["name"] for volume in spec["volumes"] if "secret" in json.dumps(volume).lower()
+        ]
         for kind, spec in pod_specs(render(EVERY_POD)).items()
     }
     assert with_secrets == {
@@ -210,8 +213,8 @@ def test_only_a_master_that_may_make_the_keys_starts_without_them(
     values: Values, is_optional: list[bool]
 ) -> None:
     manifests = render(values)
-    found = [source.get("optional", False) for source in key_sources(manifests, "Job")]
-    assert found == is_optional
+    of_master = [source.get("optional", False) for source in key_sources(manifests, "Job")]
+    assert of_master == is_optional
     assert not any("optional" in source for source in key_sources(manifests, "StatefulSet"))
 
 
@@ -225,7 +228,7 @@ def test_each_generation_has_secrets_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "of"),
+    ("values", "suffix"),
     [
         ({}, "1.hvd"),
         ({"agent": {"generation": 2}}, "2.hvd"),
@@ -233,11 +236,14 @@ def test_each_generation_has_secrets_of_its_own() -> None:
         ({"nameOverride": "other"}, "1.hvd-other"),
     ],
 )
-def test_both_sides_know_the_name_in_the_certificate_of_the_other(values: Values, of: str) -> None:
+def test_both_sides_know_the_name_in_the_certificate_of_the_other(
+    values: Values, suffix: str
+) -> None:
     manifests = render(values)
     settings = run_settings(manifests)
-    master, worker = (f"{side}-{of}.team.horovod.internal" for side in SIDES)
-    assert (settings["master_name"], settings["worker_name"]) == (master, worker)
+    master, worker = (f"{side}-{suffix}.team.horovod.internal" for side in SIDES)
+    assert settings["master_name"] == master
+    assert settings["worker_name"] == worker
     assert variables(manifests)["HVD_MASTER_NAME"] == master
 
 
@@ -277,4 +283,5 @@ def test_worker_has_started_when_its_agent_listens() -> None:
 def test_pods_name_a_user_whose_uid_may_have_no_entry(kind: str) -> None:
     """Python's getpass and torch ask for it."""
     named = variables(render(), kind)
-    assert (named["USER"], named["LOGNAME"]) == ("horovod", "horovod")
+    assert named["USER"] == "horovod"
+    assert named["LOGNAME"] == "horovod"

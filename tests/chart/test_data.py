@@ -42,8 +42,9 @@ def test_staging_with_a_tmp_of_its_own_mounts_each_path_once(path: str) -> None:
         ],
         "staging": {**STAGING, "path": path},
     }
-    (container,) = [each for each in containers_of(render(values)) if each["name"] == "staging"]
-    mounts = [(mount["mountPath"], mount["name"]) for mount in container["volumeMounts"]]
+    containers = containers_of(render(values))
+    (staging,) = (container for container in containers if container["name"] == "staging")
+    mounts = [(mount["mountPath"], mount["name"]) for mount in staging["volumeMounts"]]
     assert len(dict(mounts)) == len(mounts)
     assert dict(mounts)["/tmp"] == ("disk" if path.startswith("/tmp") else "tmp")
     assert dict(mounts)["/data"] == "disk"
@@ -78,8 +79,8 @@ def node_list(values: Values) -> str:
     name: str = group["staged"]
     creating = [rule for rule in one(manifests, "Role")["rules"] if "create" in rule["verbs"]]
     granted = [(rule["resources"], rule.get("resourceNames")) for rule in creating]
-    own = [(["events"], None), (["configmaps"], ["hvd-run"])]
-    assert granted == [*own, *([(["configmaps"], [name])] if name else [])]
+    of_each_release = [(["events"], None), (["configmaps"], ["hvd-run"])]
+    assert granted == [*of_each_release, *([(["configmaps"], [name])] if name else [])]
     return name
 
 
@@ -141,7 +142,8 @@ def code_config_maps(manifests: list[Manifest]) -> list[Manifest]:
 def test_only_the_master_mounts_the_code() -> None:
     manifests = render({"code": {"files": {"train.py": SCRIPT}}})
     (config_map,) = code_config_maps(manifests)
-    assert (config_map["data"], config_map["immutable"]) == ({"train.py": SCRIPT}, True)
+    assert config_map["data"] == {"train.py": SCRIPT}
+    assert config_map["immutable"] is True
     name = config_map["metadata"]["name"]
     assert name in json.dumps(one(manifests, "Job"))
     assert name not in json.dumps(one(manifests, "StatefulSet"))

@@ -151,7 +151,7 @@ def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
 def test_chart_may_be_two_dependencies_of_another_one(tmp_path: Path, helm: str) -> None:
     """Both have the same instance, and objects, services, pods and policies of their own."""
-    write_parent(tmp_path, "parent", *({"alias": each} for each in ALIASES))
+    write_parent(tmp_path, "parent", *({"alias": alias} for alias in ALIASES))
     image = {"repository": "registry.example/team/app"}
     values = {"global": {"a": 1}, **{alias: {"image": image} for alias in ALIASES}}
     manifests = render_parent(tmp_path, values, helm)

@@ -85,25 +85,26 @@ GROUPS: Values = {
 
 @pytest.fixture(scope="module")
 def sets() -> dict[str, Manifest]:
-    return {one["metadata"]["name"]: one["spec"] for one in of_kind(render(GROUPS), "StatefulSet")}
+    items = of_kind(render(GROUPS), "StatefulSet")
+    return {item["metadata"]["name"]: item["spec"] for item in items}
 
 
 @pytest.mark.parametrize("group", merged_groups(GROUPS), ids=lambda group: str(group["name"]))
 def test_hvdchart_merges_worker_groups_as_the_chart_does(
     sets: dict[str, Manifest], group: dict[str, Any]
 ) -> None:
-    found = sets[f"hvd-{group['name']}"]
-    pod = found["template"]["spec"]
+    stateful_set = sets[f"hvd-{group['name']}"]
+    pod = stateful_set["template"]["spec"]
     (worker,) = pod["containers"]
-    assert found["replicas"] == group["number"]
+    assert stateful_set["replicas"] == group["number"]
     digest = f"@{group['image']['digest']}" if "digest" in group["image"] else ""
     assert worker["image"] == f"{group['image']['repository']}:{group['image']['tag']}{digest}"
     for of_pod, key in ((pod, "nodeSelector"), (pod, "tolerations"), (worker, "resources")):
         assert (of_pod.get(key) or None) == (group.get(key) or None), key
     names = {"A", "B"}
-    assert [e for e in worker["env"] if e["name"] in names] == (group["env"] or [])
-    own = [volume for volume in pod["volumes"] if volume["name"] in ("data", "own")]
-    assert own == group["volumes"]
+    assert [entry for entry in worker["env"] if entry["name"] in names] == (group["env"] or [])
+    of_values = [volume for volume in pod["volumes"] if volume["name"] in ("data", "own")]
+    assert of_values == group["volumes"]
 
 
 OUTCOMES = {"Finished": 0, "Failed": 78}
@@ -125,7 +126,9 @@ def removals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     shutil.copy(CHART / "templates" / "facts" / "_cluster.tpl", templates)
     (templates / "removals.yaml").write_text(REMOVALS)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: removals\nversion: 1.0.0\n")
-    cases = [{"outcome": each, "cleanup": cleanup} for each in OUTCOMES for cleanup in CLEANUPS]
+    cases = [
+        {"outcome": outcome, "cleanup": cleanup} for outcome in OUTCOMES for cleanup in CLEANUPS
+    ]
     done = helm_template({"cases": cases}, chart=chart)
     assert done.returncode == 0, done.stderr
     (document,) = parse_manifests(done.stdout)

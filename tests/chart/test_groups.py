@@ -59,11 +59,9 @@ def of_group(group: Values, **values: Any) -> Manifest:
 def test_each_group_has_a_stateful_set_and_an_image_of_its_own() -> None:
     """Its variables come after those of all workers."""
     sets = of_kind(render(GROUPS), "StatefulSet")
-    assert [(each["metadata"]["name"], each["spec"]["replicas"]) for each in sets] == [
-        ("hvd-cpu", 3),
-        ("hvd-gpu", 2),
-    ]
-    cpu, gpu = (pod_spec(each)["containers"][0] for each in sets)
+    replicas = {item["metadata"]["name"]: item["spec"]["replicas"] for item in sets}
+    assert replicas == {"hvd-cpu": 3, "hvd-gpu": 2}
+    cpu, gpu = (pod_spec(item)["containers"][0] for item in sets)
     assert cpu["image"].endswith(":0.28.1-tf2.21.0")
     assert gpu["image"] == f"{IMAGE}:cuda"
     assert [entry["name"] for entry in gpu["env"]][-2:] == ["A", "B"]
@@ -124,12 +122,10 @@ def test_chart_and_hvdchart_take_no_other_device_for_a_gpu(resource: str) -> Non
 def test_spares_are_further_pods_of_their_group_without_ranks() -> None:
     """An annotation tells them to `hvdchart status`, and the master may delete them."""
     with_spares = render(SPARES)
-    sets = {each["metadata"]["name"]: each for each in of_kind(with_spares, "StatefulSet")}
-    assert {name: each["spec"]["replicas"] for name, each in sets.items()} == {
-        "hvd-a": 5,
-        "hvd-b": 1,
-    }
-    notes = {name: each["metadata"].get("annotations") for name, each in sets.items()}
+    sets = {item["metadata"]["name"]: item for item in of_kind(with_spares, "StatefulSet")}
+    replicas = {name: item["spec"]["replicas"] for name, item in sets.items()}
+    assert replicas == {"hvd-a": 5, "hvd-b": 1}
+    notes = {name: item["metadata"].get("annotations") for name, item in sets.items()}
     assert notes == {"hvd-a": {"hvdchart/spares": "3"}, "hvd-b": None}
     groups = run_settings(with_spares)["groups"]
     assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
@@ -143,7 +139,7 @@ def test_minimum_is_that_of_each_group() -> None:
     groups: list[Values] = [{"name": "a"}, {"name": "b", "number": 1, "minimum": None}]
     manifests = render({"worker": {"number": 4, "minimum": 2}, "workerGroups": groups})
     sets = of_kind(manifests, "StatefulSet")
-    assert [each["metadata"].get("annotations") for each in sets] == [
+    assert [item["metadata"].get("annotations") for item in sets] == [
         {"hvdchart/minimum": "2"},
         None,
     ]

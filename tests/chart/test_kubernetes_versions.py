@@ -60,11 +60,11 @@ def test_every_kubernetes_release_has_every_field(
     done = kubeconform(manifests, release, schemas)
     assert done.returncode in (0, 1), done.stderr
     verdict = json.loads(done.stdout)
-    found = {
+    problems = {
         f"{resource['kind']}: {resource['msg'].partition(' - ')[2]}"
         for resource in verdict["resources"]
     }
-    assert found == set()
+    assert problems == set()
     assert verdict["summary"] == {"valid": len(manifests), "invalid": 0, "errors": 0, "skipped": 0}
 
 

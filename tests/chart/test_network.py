@@ -10,7 +10,7 @@ from tests.chart.render import Manifest, Values, of_kind, one, render, run_pods
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 
 
-def policy(**values: object) -> Manifest:
+def policy_spec(**values: object) -> Manifest:
     """The spec of the run's NetworkPolicy."""
     spec: Manifest = one(render(values), "NetworkPolicy")["spec"]
     return spec
@@ -18,10 +18,10 @@ def policy(**values: object) -> Manifest:
 
 @pytest.mark.promise("network policy selects and admits master and workers")
 def test_network_policy_selects_and_admits_master_and_workers() -> None:
-    spec = policy()
+    spec = policy_spec()
     assert spec["policyTypes"] == ["Ingress"], "what goes out stays free"
-    (own,) = spec["ingress"]
-    assert own == {"from": [{"podSelector": spec["podSelector"]}]}, "all ports, in its namespace"
+    (rule,) = spec["ingress"]
+    assert rule == {"from": [{"podSelector": spec["podSelector"]}]}, "all ports, in its namespace"
     assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "hvd"
     (component,) = spec["podSelector"]["matchExpressions"]
     assert component["values"] == ["master", "worker"]
@@ -33,7 +33,7 @@ def test_network_policy_selects_and_admits_master_and_workers() -> None:
     ids=["everybody", "peers"],
 )
 def test_network_policy_admits_to_the_metrics_whom_the_values_name(peers: list[Values]) -> None:
-    scrape = policy(metrics={"enabled": True, "allowFrom": peers})["ingress"][1]
+    scrape = policy_spec(metrics={"enabled": True, "allowFrom": peers})["ingress"][1]
     assert scrape == {"ports": [{"port": "metrics"}], **({"from": peers} if peers else {})}
 
 
@@ -89,8 +89,8 @@ def test_mesh_setting_reaches_every_pod(
 
 
 def test_network_policy_admits_the_probes_of_an_ambient_mesh() -> None:
-    own, probes = one(render({"serviceMesh": "Ambient"}), "NetworkPolicy")["spec"]["ingress"]
-    assert "ports" not in own, "port 15008 of the mesh is among all ports"
+    pods, probes = one(render({"serviceMesh": "Ambient"}), "NetworkPolicy")["spec"]["ingress"]
+    assert "ports" not in pods, "port 15008 of the mesh is among all ports"
     assert {peer["ipBlock"]["cidr"].rpartition("/")[2] for peer in probes["from"]} == {"32", "128"}
 
 
@@ -98,6 +98,7 @@ def test_network_policy_admits_the_probes_of_an_ambient_mesh() -> None:
 def test_policy_of_tensorboard_admits_the_probes_of_an_ambient_mesh(peers: list[Values]) -> None:
     board = {**EVERY_POD["tensorboard"], "allowFrom": peers}
     manifests = render({**EVERY_POD, "serviceMesh": "Ambient", "tensorboard": board})
-    of_run, of_board = (each["spec"]["ingress"] for each in of_kind(manifests, "NetworkPolicy"))
-    assert of_board[-1] == of_run[-1]
-    assert [rule["from"] for rule in of_board[:-1]] == ([peers] if peers else [])
+    policies = of_kind(manifests, "NetworkPolicy")
+    run_rules, board_rules = (policy["spec"]["ingress"] for policy in policies)
+    assert board_rules[-1] == run_rules[-1]
+    assert [rule["from"] for rule in board_rules[:-1]] == ([peers] if peers else [])

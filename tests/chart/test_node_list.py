@@ -105,8 +105,8 @@ POOLS = [
 @pytest.fixture(scope="module")
 def chosen(kubeconfig: Path) -> dict[str, Seen]:
     """The next run by what the values say of the nodes that have the data."""
-    own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": POOLS}}
-    required = {"staging": {"nodes": "Required"}, "worker": {"affinity": {"nodeAffinity": own}}}
+    pools = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": POOLS}}
+    required = {"staging": {"nodes": "Required"}, "worker": {"affinity": {"nodeAffinity": pools}}}
     ignored = {"staging": {"nodes": "Any"}}
     with empty_namespace(kubeconfig) as place:
         upgrade(place, "helm4", CHART, RUN, STAGED)

@@ -120,19 +120,20 @@ def test_every_object_has_the_labels_that_tools_group_by() -> None:
 @pytest.mark.parametrize("kind", ["StatefulSet", "Job", "Deployment"])
 def test_pods_have_the_labels_of_their_workload_that_tools_group_by(kind: str) -> None:
     workload = one(render(EVERY_KIND), kind)
-    own, inside = (
+    of_workload, of_pods = (
         {key: labelled["metadata"]["labels"][key] for key in OF_PODS}
         for labelled in (workload, workload["spec"]["template"])
     )
-    assert inside == own
+    assert of_pods == of_workload
 
 
 def test_labels_of_the_user_are_on_all_objects_but_pods_and_make_no_other_run() -> None:
-    own = {"app.kubernetes.io/part-of": "sweep", "team": "vision"}
+    labels = {"app.kubernetes.io/part-of": "sweep", "team": "vision"}
     plain = render(EVERY_KIND)
-    labelled = render({**EVERY_KIND, "labels": own})
+    labelled = render({**EVERY_KIND, "labels": labels})
     assert [item["metadata"]["labels"] for item in labelled] == [
-        {**item["metadata"]["labels"], **({} if item["kind"] == "Pod" else own)} for item in plain
+        {**item["metadata"]["labels"], **({} if item["kind"] == "Pod" else labels)}
+        for item in plain
     ]
     before, after = (
         [(item["metadata"]["name"], item.get("spec")) for item in manifests]
@@ -158,7 +159,7 @@ def test_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
 
 def test_master_knows_its_workers() -> None:
     groups = run_settings(render(GROUPS))["groups"]
-    assert [(each["stateful_set"], each["number"], each["slots"]) for each in groups] == [
+    assert [(group["stateful_set"], group["number"], group["slots"]) for group in groups] == [
         ("hvd-cpu", 3, 2),
         ("hvd-gpu", 2, 4),
     ]
@@ -178,7 +179,7 @@ def test_selectors_of_the_master_select_the_pods_of_a_component(component: str, 
     selected = dict(term.split("=") for term in selector.split(","))
     owners = of_kind(manifests, kind)
     labels = [owner["spec"]["template"]["metadata"]["labels"] for owner in owners]
-    assert labels == [{**each, **selected} for each in labels]
+    assert labels == [{**pod_labels, **selected} for pod_labels in labels]
 
 
 def test_master_writes_each_line_of_its_log_at_once() -> None:
@@ -252,7 +253,7 @@ def test_notes_say_how_tensorboard_is_reached(values: Values) -> None:
     ways = re.findall(
         r"^  kubectl --namespace team port-forward (.+)$", read_notes(values), re.MULTILINE
     )
-    names = [each["metadata"]["name"] for each in of_kind(render(values), "Deployment")]
+    names = [deployment["metadata"]["name"] for deployment in of_kind(render(values), "Deployment")]
     assert ways == [f"service/{name} 6006" for name in names]
 
 
@@ -283,18 +284,21 @@ def test_notes_say_how_to_get_the_results(
 def programs_of(spec: Manifest) -> list[Manifest]:
     """Return the containers of a pod that unpack the programs."""
     containers = [*spec.get("initContainers", []), *spec["containers"]]
-    return [one for one in containers if one["command"][:4] == ["python3", "-I", "-S", "-c"]]
+    python = ["python3", "-I", "-S", "-c"]
+    return [container for container in containers if container["command"][:4] == python]
 
 
 def test_these_containers_run_programs_of_the_archive() -> None:
     """The other has its script in the pod's template, because its image may lack Python."""
     manifests = render(EVERY_POD)
-    unpacking = {one["name"] for spec in pod_specs(manifests).values() for one in programs_of(spec)}
+    specs = pod_specs(manifests).values()
+    unpacking = {container["name"] for spec in specs for container in programs_of(spec)}
     assert unpacking == {"master", "worker"}
 
 
 def test_container_of_another_image_has_its_script() -> None:
-    scripts = {one["name"]: one["command"][:4] for one in containers_of(render(EVERY_POD))}
+    containers = containers_of(render(EVERY_POD))
+    scripts = {container["name"]: container["command"][:4] for container in containers}
     text = (CHART / "files" / "hvd_pods" / "worker/stage.sh").read_text().replace("$", "$$")
     assert scripts["staging"] == ["sh", "-c", text, "stage.sh"]
 
@@ -304,7 +308,7 @@ def test_container_of_another_image_has_its_script() -> None:
 def test_pods_unpack_the_archive_that_their_template_names(kind: str) -> None:
     """Kubernetes would replace a variable's name in parentheses after one dollar sign."""
     manifests = render(EVERY_POD)
-    (archive,) = [one for one in of_kind(manifests, "ConfigMap") if "binaryData" in one]
+    (archive,) = (item for item in of_kind(manifests, "ConfigMap") if "binaryData" in item)
     content = base64.b64decode(archive["binaryData"]["programs.tgz"])
     assert archive["immutable"]
     names = programs.read(content)
@@ -314,10 +318,10 @@ def test_pods_unpack_the_archive_that_their_template_names(kind: str) -> None:
     command = container["command"]
     assert command[4:6] == [text, hashlib.sha256(content).hexdigest()]
     assert command[-1].removeprefix("/horovod/bin/hvd_pods/") in names
-    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     assert mounts["/horovod/archive"] == "archive"
     assert mounts["/horovod/bin/hvd_pods"] == "programs"
-    volumes = {one["name"]: one for one in spec["volumes"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes["archive"]["configMap"] == {"name": archive["metadata"]["name"]}
     assert volumes["programs"]["emptyDir"]["medium"] == "Memory"
 
@@ -346,16 +350,17 @@ def test_pod_of_the_master_names_the_sha256_of_the_code(kinds: tuple[str, ...]) 
     code = {kind: all_code[kind] for kind in kinds}
     manifests = render({"code": code, "master": {"args": ["a"]}})
     settings = run_settings(manifests)
-    names = {one["metadata"]["name"]: one for one in of_kind(manifests, "ConfigMap")}
-    config_map = names[settings["code"]["config_map"]]
+    by_name = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
+    config_map = by_name[settings["code"]["config_map"]]
     texts = config_map.get("data", {}).items()
     binaries = config_map.get("binaryData", {}).items()
     content = {key: text.encode() for key, text in texts}
     content |= {key: base64.b64decode(encoded) for key, encoded in binaries}
     assert settings["code"]["sha256"] == code_archive.digest(content)
-    given = {key: text.encode() for key, text in TEXTS.items() if "files" in kinds}
-    assert {key: content[key] for key in given} == given
-    assert ("a.py" in content, "archive.tgz" in content) == ("files" in kinds, "archive" in kinds)
+    files = {key: text.encode() for key, text in TEXTS.items() if "files" in kinds}
+    assert {key: content[key] for key in files} == files
+    assert ("a.py" in content) is ("files" in kinds)
+    assert ("archive.tgz" in content) is ("archive" in kinds)
 
 
 def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:
@@ -369,7 +374,8 @@ def test_lease_of_a_session_is_on_the_job() -> None:
     session = {"id": "1a2b", "leaseSeconds": 600}
     made = render({"session": session})
     notes = one(made, "Job")["metadata"]["annotations"]
-    assert (notes["hvdchart/session"], notes["hvdchart/lease-seconds"]) == ("1a2b", "600")
+    assert notes["hvdchart/session"] == "1a2b"
+    assert notes["hvdchart/lease-seconds"] == "600"
     # Nobody would renew the lease of a run that no command keeps.
     plain = one(render({"session": {"leaseSeconds": 600}}), "Job")["metadata"]["annotations"]
     assert not {"hvdchart/session", "hvdchart/lease-seconds"} & set(plain)

@@ -65,7 +65,7 @@ def test_all_pods_of_a_run_are_in_the_queue_and_its_workloads_are_not() -> None:
     """Kueue would take an object with the label for a job of its own."""
     manifests = queued("true")
     labels = [template["metadata"]["labels"] for template in run_pods(manifests)]
-    assert {each["kueue.x-k8s.io/queue-name"] for each in labels} == {"no"}
+    assert {pod_labels["kueue.x-k8s.io/queue-name"] for pod_labels in labels} == {"no"}
     workloads = (*of_kind(manifests, "StatefulSet"), one(manifests, "Job"))
     assert "kueue" not in str([workload["metadata"]["labels"] for workload in workloads])
 
@@ -73,7 +73,7 @@ def test_all_pods_of_a_run_are_in_the_queue_and_its_workloads_are_not() -> None:
 def groups_of_kueue(manifests: list[Manifest]) -> set[str]:
     """The groups of the pods of a run."""
     labels = [template["metadata"]["labels"] for template in run_pods(manifests)]
-    return {each["kueue.x-k8s.io/pod-group-name"] for each in labels}
+    return {pod_labels["kueue.x-k8s.io/pod-group-name"] for pod_labels in labels}
 
 
 def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
@@ -81,7 +81,7 @@ def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
     assert len(groups_of_kueue(manifests)) == 1
     pods = [template["metadata"] for template in run_pods(manifests)]
     (total,) = {pod["annotations"]["kueue.x-k8s.io/pod-group-total-count"] for pod in pods}
-    workers = sum(each["spec"]["replicas"] for each in of_kind(manifests, "StatefulSet"))
+    workers = sum(item["spec"]["replicas"] for item in of_kind(manifests, "StatefulSet"))
     assert int(total) == workers + 1
 
 
@@ -98,7 +98,7 @@ def test_another_run_is_another_entry_of_the_queue_with_pods_of_its_own() -> Non
     other = queued("false")
     assert not groups_of_kueue(one_run) & groups_of_kueue(other)
     first, second = (
-        {each["metadata"]["name"] for each in of_kind(manifests, "StatefulSet")}
+        {item["metadata"]["name"] for item in of_kind(manifests, "StatefulSet")}
         for manifests in (one_run, other)
     )
     assert not first & second

@@ -25,7 +25,8 @@ def level_of(needs: list[str]) -> str:
 
 def level_of_pods(manifests: list[Manifest], version: int) -> str:
     templates = pod_templates(manifests).values()
-    return level_of([each.needs for pod in templates for each in violations(pod, version)])
+    found = (violation for pod in templates for violation in violations(pod, version))
+    return level_of([violation.needs for violation in found])
 
 
 @pytest.mark.parametrize("version", [29, 37])

@@ -95,14 +95,14 @@ def root_workers() -> list[Manifest]:
 def test_root_workers_get_the_capabilities_of_their_group_only(
     root_workers: list[Manifest],
 ) -> None:
-    capabilities = [each["securityContext"]["capabilities"] for each in root_workers]
+    capabilities = [container["securityContext"]["capabilities"] for container in root_workers]
     assert capabilities == [{"drop": ["ALL"]}, {"drop": ["ALL"], "add": ["IPC_LOCK"]}]
 
 
 def test_root_workers_gain_no_privilege(root_workers: list[Manifest]) -> None:
-    contexts = [each["securityContext"] for each in root_workers]
-    assert [each["readOnlyRootFilesystem"] for each in contexts] == [True, True]
-    assert [each["allowPrivilegeEscalation"] for each in contexts] == [False, False]
+    contexts = [container["securityContext"] for container in root_workers]
+    assert [context["readOnlyRootFilesystem"] for context in contexts] == [True, True]
+    assert [context["allowPrivilegeEscalation"] for context in contexts] == [False, False]
 
 
 VOLUMES: Values = {
@@ -155,8 +155,9 @@ def test_containers_of_the_user_run_before_staging_and_pass_pod_security() -> No
 
 
 def test_containers_of_the_user_keep_a_security_context_of_their_own() -> None:
-    own = {"runAsUser": 5}
-    assert with_containers(securityContext=own)["initContainers"][0]["securityContext"] == own
+    context = {"runAsUser": 5}
+    added = with_containers(securityContext=context)["initContainers"][0]
+    assert added["securityContext"] == context
 
 
 @pytest.fixture(scope="module")
@@ -289,8 +290,12 @@ def test_volume_at_tmp_is_that_of_the_ranks(path: str) -> None:
         for place, volume in mounts_of(container)
         if place == "/tmp"
     }
-    own = "scratch"
-    assert volumes == {"master": own, "worker": own, "staging": "tmp", "tensorboard": own}
+    assert volumes == {
+        "master": "scratch",
+        "worker": "scratch",
+        "staging": "tmp",
+        "tensorboard": "scratch",
+    }
 
 
 def test_group_replaces_a_volume_of_the_release_everywhere() -> None:

@@ -96,5 +96,5 @@ def test_pod_security_admits_the_pods_at_the_level_that_doctor_names(
     values = merge_values(default_values(), with_image(JUDGED[case]))
     needed = max([RESTRICTED, *security_needs(values, version).values()], key=LEVELS.index)
     made = pods(render(JUDGED[case]))
-    admitted = {level for level, each in enforcing.items() if is_admitted(each, made)}
+    admitted = {level for level, namespace in enforcing.items() if is_admitted(namespace, made)}
     assert admitted == {level for level in enforcing if LEVELS.index(level) >= LEVELS.index(needed)}

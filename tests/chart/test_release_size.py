@@ -35,7 +35,7 @@ def chart_files() -> dict[str, Path]:
     """Return the files of the chart that Helm stores, by name: it stores none of charts/."""
     lines = (CHART / ".helmignore").read_text().splitlines()
     patterns = [line.strip("/") for line in lines if line.startswith("/")]
-    found = {}
+    stored = {}
     for path in sorted(CHART.rglob("*")):
         name = path.relative_to(CHART).as_posix()
         # The patterns of .helmignore that begin with a slash, which `*` does not match.
@@ -44,8 +44,8 @@ def chart_files() -> dict[str, Path]:
             for pattern in patterns
         )
         if path.is_file() and not is_ignored and "__pycache__" not in name:
-            found[name] = path
-    return found
+            stored[name] = path
+    return stored
 
 
 def test_release_has_the_data_that_templates_read_and_no_other() -> None:
@@ -71,12 +71,14 @@ def stored_size(values: Values, beside: str = "") -> int:
         "name": "hvd",
         "chart": {
             "metadata": yaml.safe_load(files["Chart.yaml"].read_text()),
-            "templates": [one for name, one in encoded.items() if name.startswith("templates/")],
+            "templates": [
+                content for name, content in encoded.items() if name.startswith("templates/")
+            ],
             "values": yaml.safe_load(files["values.yaml"].read_text()),
             "schema": encoded["values.schema.json"]["data"],
             "files": [
-                one
-                for name, one in encoded.items()
+                content
+                for name, content in encoded.items()
                 if name.startswith("files/") or name in ("README.md", ".helmignore")
             ],
         },

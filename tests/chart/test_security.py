@@ -60,25 +60,27 @@ RESTRICTED: Values = {
 
 @pytest.mark.promise("containers have no capability and gain no privilege")
 def test_containers_have_no_capability_and_gain_no_privilege() -> None:
-    contexts = [each["securityContext"] for each in containers_of(render(EVERY_POD))]
+    contexts = [container["securityContext"] for container in containers_of(render(EVERY_POD))]
     assert contexts == [RESTRICTED] * len(contexts)
 
 
 @pytest.mark.promise("containers write to these volumes only")
 def test_containers_write_to_these_volumes_only() -> None:
     containers = containers_of(render(EVERY_POD))
-    assert {each["securityContext"]["readOnlyRootFilesystem"] for each in containers} == {True}
+    contexts = [container["securityContext"] for container in containers]
+    assert {context["readOnlyRootFilesystem"] for context in contexts} == {True}
     writable = {
-        each["name"]: {m["mountPath"] for m in each["volumeMounts"] if not m.get("readOnly")}
-        for each in containers
+        container["name"]: {
+            mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+        }
+        for container in containers
     }
-    # In memory.
-    own = {"/horovod/generated", "/horovod/bin/hvd_pods"}
+    in_memory = {"/horovod/generated", "/horovod/bin/hvd_pods"}
     assert writable == {
-        "master": {"/tmp", *own, "/data"},
+        "master": {"/tmp", *in_memory, "/data"},
         "staging": {"/tmp", "/data"},
         "tensorboard": {"/tmp"},
-        "worker": {"/tmp", "/dev/shm", *own, "/data"},
+        "worker": {"/tmp", "/dev/shm", *in_memory, "/data"},
     }
 
 
@@ -174,7 +176,7 @@ def test_role_is_bound_to_the_account_of_the_master_alone(
     assert [account["metadata"]["name"] for account in accounts] == made
     bindings = of_kind(manifests, "RoleBinding")
     subjects = [subject for binding in bindings for subject in binding["subjects"]]
-    assert [(each["kind"], each["name"]) for each in subjects] == [
+    assert [(subject["kind"], subject["name"]) for subject in subjects] == [
         ("ServiceAccount", name) for name in bound
     ]
     roles = {binding["roleRef"]["name"] for binding in bindings}

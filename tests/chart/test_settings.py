@@ -329,8 +329,8 @@ def seen(values: Values) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("values", "expected"), EFFECTS.values(), ids=EFFECTS)
 def test_values_reach_ranks_and_master(values: Values, expected: dict[str, Any]) -> None:
-    found = seen(values)
-    assert {name: found.get(name) for name in expected} == expected
+    settings = seen(values)
+    assert {name: settings.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("values", [{}, EVERY_POD], ids=["default", "every pod"])

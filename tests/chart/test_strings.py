@@ -117,7 +117,7 @@ def batches() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         # Helm deletes a key that is null; but where the default is null too, Helm 3 keeps the null.
         by_helm["helm3" if default is None else "helm4", path[0]].append(path)
     for helm in ("helm3", "helm4"):
-        columns = [by_helm[each] for each in by_helm if each[0] == helm]
+        columns = [keys for (version, _), keys in by_helm.items() if version == helm]
         for row in zip_longest(*columns):
             yield helm, [path for path in row if path]
 

@@ -44,10 +44,10 @@ def declared_facts() -> list[str]:
 def set_facts() -> set[str]:
     """The names that the steps set: of facts, and of keys of facts and of groups."""
     text = "\n".join(COMMENT.sub("", file.read_text()) for file in sorted(FACTS.iterdir()))
-    found = set(SET.findall(text))
-    facts = {name for owner, name in found if owner == "facts"}
-    keys = {f"{owner}.{name}" for owner, name in found if owner in facts}
-    of_groups = {f"groups[].{name}" for owner, name in found if owner == "group"}
+    calls = set(SET.findall(text))
+    facts = {name for owner, name in calls if owner == "facts"}
+    keys = {f"{owner}.{name}" for owner, name in calls if owner in facts}
+    of_groups = {f"groups[].{name}" for owner, name in calls if owner == "group"}
     return facts | keys | of_groups
 
 
@@ -76,8 +76,8 @@ def test_files_of_definitions_have_names_of_their_own() -> None:
 def test_one_step_alone_reads_the_values_of_the_user() -> None:
     """It copies them: `.facts.values` has the defaults, too, and nothing changes `.Values`."""
     texts = (COMMENT.sub("", text) for text in read_templates().values())
-    found = [line.strip() for text in texts for line in text.splitlines() if ".Values" in line]
-    assert found == ["{{- $values := deepCopy .Values -}}"]
+    reads = [line.strip() for text in texts for line in text.splitlines() if ".Values" in line]
+    assert reads == ["{{- $values := deepCopy .Values -}}"]
 
 
 def test_each_fact_that_is_set_is_declared_once() -> None:
@@ -151,5 +151,8 @@ def test_set_has_one_form() -> None:
         file.name: [STRING.sub("", action) for action in ACTION.findall(text)]
         for file, text in texts.items()
     }
-    found = {name: [one for one in of if NESTED_SET.search(one)] for name, of in actions.items()}
-    assert {name: of for name, of in found.items() if of} == {}
+    nested = {
+        name: [action for action in file_actions if NESTED_SET.search(action)]
+        for name, file_actions in actions.items()
+    }
+    assert {name: calls for name, calls in nested.items() if calls} == {}

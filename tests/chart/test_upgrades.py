@@ -335,7 +335,7 @@ def test_objects_that_nobody_creates_are_refused(place: Namespace, missing: str)
 
 
 @pytest.mark.parametrize(("rbac", "answer"), [(True, "yes"), (False, "no")])
-def test_named_account_has_the_rights_of_the_master_from_the_chart_if_that_grants_them(
+def test_named_account_has_the_rights_that_the_chart_grants_the_master(
     place: Namespace, *, rbac: bool, answer: str
 ) -> None:
     named = {"serviceAccount": {"create": False, "name": "masters"}, "extraObjects": ACCOUNTS[:1]}

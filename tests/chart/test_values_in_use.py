@@ -192,7 +192,7 @@ HASHES = dict(declared_hashes(load_source()))
 
 def changed_hashes(values: list[Values]) -> list[bool]:
     """Whether the identity of the run differs between values, and whether its settings do."""
-    texts = [rendered(json.dumps(each)) for each in values]
+    texts = [rendered(json.dumps(overrides)) for overrides in values]
     return [
         len({re.findall(rf'hvdchart/{label}: "?(\w+)', text)[0] for text in texts}) > 1
         for label in ("run", "settings-hash")
