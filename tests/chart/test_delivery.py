@@ -196,7 +196,7 @@ class Storage(Api):
 
 
 @pytest.mark.parametrize("program", ["helm3", "helm4"])
-def test_release_of_a_parent_chart_is_told_from_one_of_this_chart_of_the_same_name(
+def test_release_of_a_parent_chart_is_no_release_of_this_chart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     helm = Helm(str(tool(program)))

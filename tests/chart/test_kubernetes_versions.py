@@ -99,7 +99,7 @@ def test_releases_start_at_the_charts_minimum_version_and_leave_none_out() -> No
     )
 
 
-def test_clusters_of_the_tests_run_the_newest_of_the_releases_and_an_older_one() -> None:
+def test_local_clusters_run_the_newest_release_and_an_older_one() -> None:
     newest, *others = kubernetes_releases().values()
     assert newest == RELEASES[-1]
     assert others

@@ -127,7 +127,8 @@ def test_pods_have_the_labels_of_their_workload_that_tools_group_by(kind: str) -
     assert of_pods == of_workload
 
 
-def test_labels_of_the_user_are_on_all_objects_but_pods_and_make_no_other_run() -> None:
+def test_labels_of_the_user_are_on_all_objects_but_pods() -> None:
+    """They start no other run."""
     labels = {"app.kubernetes.io/part-of": "sweep", "team": "vision"}
     plain = render(EVERY_KIND)
     labelled = render({**EVERY_KIND, "labels": labels})
