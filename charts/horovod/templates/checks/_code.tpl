@@ -40,11 +40,11 @@
 {{- $most := sub .facts.shared.codeBytes (div $size 2) | max 0 | int -}}
 {{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
-  {{- $kept := "keeps the programs of another version of the chart" -}}
-  {{- $others := "upgrade when the run has ended, or use the chart that it was installed with" -}}
+  {{- $reason := "keeps the programs of another version of the chart" -}}
+  {{- $remedy := "upgrade when the run has ended, or use the chart that it was installed with" -}}
   {{- include "horovod.refuse" (dict
     "what" (printf "code.files and code.archive have %d bytes" $code)
-    "why" (printf "the run that continues %s, which this upgrade stores, too" $kept)
-    "do" (printf "use at most %d, %s" $most $others)) -}}
+    "why" (printf "the run that continues %s, which this upgrade stores, too" $reason)
+    "do" (printf "use at most %d, %s" $most $remedy)) -}}
 {{- end -}}
 {{- end }}

@@ -3,10 +3,10 @@
 {{- define "horovod.checkPodFields" -}}
 {{- range $owner, $values := .facts.podValues -}}
   {{- $isMaster := eq $owner "master" -}}
-  {{- $asked := dict "owner" $owner "isMaster" $isMaster "hostNetwork" $.facts.values.hostNetwork -}}
+  {{- $arguments := dict "owner" $owner "isMaster" $isMaster "hostNetwork" $.facts.values.hostNetwork -}}
   {{- $fields := dict
-    "podSpec" (include "horovod.podFields" $asked | fromYaml)
-    "container" (include "horovod.containerFields" $asked | fromYaml) -}}
+    "podSpec" (include "horovod.podFields" $arguments | fromYaml)
+    "container" (include "horovod.containerFields" $arguments | fromYaml) -}}
   {{- range $key := list "podSpec" "container" -}}
     {{- range $field, $value := get $values $key -}}
       {{- with get (get $fields $key) $field -}}

@@ -19,8 +19,8 @@
 {{- define "horovod.checkKeysExist" -}}
 {{- $namespace := .Release.Namespace -}}
 {{- range $key, $name := pick .facts.values.agent "masterSecret" "workerSecret" -}}
-  {{- $asked := dict "root" $ "kind" "Secret" "name" $name -}}
-  {{- if and $name (not (include "horovod.createsObject" $asked)) -}}
+  {{- $arguments := dict "root" $ "kind" "Secret" "name" $name -}}
+  {{- if and $name (not (include "horovod.createsObject" $arguments)) -}}
     {{- $secret := lookup "v1" "Secret" $namespace $name | default dict -}}
     {{- range $item := list "tls.crt" "tls.key" "ca.crt" -}}
       {{- if not (dig "data" $item "" $secret) -}}

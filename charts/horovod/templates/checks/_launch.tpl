@@ -98,11 +98,11 @@ launchers: they depend on the MPI of its image (docs/adr/0028).
 {{- $first := first .facts.groups -}}
 {{- $tags := ternary "not set" (toJson $first.tagOutput) (empty $first.tagOutput) -}}
 {{- range rest .facts.groups -}}
-  {{- $others := ternary "not set" (toJson .tagOutput) (empty .tagOutput) -}}
-  {{- if ne $others $tags -}}
+  {{- $otherTags := ternary "not set" (toJson .tagOutput) (empty .tagOutput) -}}
+  {{- if ne $otherTags $tags -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q"
-        $tags $first.name $others .name)
+        $tags $first.name $otherTags .name)
       "why" "either all lines of a run name their rank or none"
       "do" "set it in worker.env only") -}}
   {{- end -}}

@@ -38,8 +38,8 @@ two dependencies of one release, whose labels have two names.
 {{- $labels := include "horovod.releaseLabels" . | fromYaml -}}
 {{- if .facts.values.hostNetwork -}}
   {{- range $owner, $group := omit .facts.podValues "master" -}}
-    {{- $asked := dict "root" $ "owner" $owner "group" $group -}}
-    {{- $ports := include "horovod.workerPorts" $asked | fromYamlArray -}}
+    {{- $arguments := dict "root" $ "owner" $owner "group" $group -}}
+    {{- $ports := include "horovod.workerPorts" $arguments | fromYamlArray -}}
     {{- range $set := $.facts.statefulSets -}}
       {{- $pod := .spec.template.spec -}}
       {{- $isOwn := include "horovod.hasLabels" (dict "object" . "labels" $labels) -}}

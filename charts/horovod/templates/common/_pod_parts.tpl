@@ -60,11 +60,11 @@ CPU and memory of an init container. They equal the main container's, so that th
 be of class Guaranteed.
 */}}
 {{- define "horovod.initResources" -}}
-{{- $kept := dict -}}
+{{- $resources := dict -}}
 {{- range $side, $amounts := pick . "limits" "requests" -}}
-  {{- with pick ($amounts | default dict) "cpu" "memory" -}}{{- $_ := set $kept $side . -}}{{- end -}}
+  {{- with pick ($amounts | default dict) "cpu" "memory" -}}{{- $_ := set $resources $side . -}}{{- end -}}
 {{- end -}}
-{{- with $kept -}}
+{{- with $resources -}}
 resources:
   {{- toYaml . | nindent 2 }}
 {{- end -}}

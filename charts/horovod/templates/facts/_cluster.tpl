@@ -37,16 +37,18 @@ may.
 */}}
 {{- define "horovod.prepareKeyData" -}}
 {{- $keys := .facts.keys -}}
-{{- $kept := dict -}}
+{{- $data := dict -}}
 {{- $isComplete := true -}}
 {{- $hasEmpty := false -}}
-{{- range $component, $name := ternary $keys.secrets dict $keys.areOwn -}}
-  {{- $secret := lookup "v1" "Secret" $.Release.Namespace $name | default dict -}}
-  {{- $_ := set $kept $component ($secret.data | default dict) -}}
-  {{- $isComplete = and $isComplete $secret.data -}}
-  {{- $hasEmpty = or $hasEmpty (and $secret (not $secret.data)) -}}
+{{- if $keys.areOwn -}}
+  {{- range $component, $name := $keys.secrets -}}
+    {{- $secret := lookup "v1" "Secret" $.Release.Namespace $name | default dict -}}
+    {{- $_ := set $data $component ($secret.data | default dict) -}}
+    {{- $isComplete = and $isComplete $secret.data -}}
+    {{- $hasEmpty = or $hasEmpty (and $secret (not $secret.data)) -}}
+  {{- end -}}
 {{- end -}}
-{{- $_ := set $keys "data" $kept -}}
+{{- $_ := set $keys "data" $data -}}
 {{- $masterMakes := and $keys.masterMayMake (or $hasEmpty (not .facts.hasAccess)) -}}
 {{- if not (or $isComplete $masterMakes) -}}
   {{- range $component, $name := $keys.names -}}
@@ -220,13 +222,15 @@ Call with (dict "outcome" "Failed" "cleanup" "Always").
     {{- with .configMap -}}{{- $mounted = append $mounted .name -}}{{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $kept := list -}}
+{{- $keptPrograms := list -}}
 {{- range without ($mounted | uniq | sortAlpha) .facts.programs.configMap -}}
   {{- if hasPrefix (printf "%s-files-" $.facts.fullname) . -}}
-    {{- with lookup "v1" "ConfigMap" $.Release.Namespace . -}}{{- $kept = append $kept . -}}{{- end -}}
+    {{- with lookup "v1" "ConfigMap" $.Release.Namespace . -}}
+      {{- $keptPrograms = append $keptPrograms . -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $_ := set .facts "keptPrograms" $kept -}}
+{{- $_ := set .facts "keptPrograms" $keptPrograms -}}
 {{- end }}
 
 {{/*
