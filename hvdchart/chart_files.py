@@ -94,7 +94,7 @@ def launch_modes() -> tuple[str, ...]:
     return tuple(read_data("launcher_options.json")["modes"])
 
 
-def example(name: str) -> str:
+def read_example(name: str) -> str:
     """Return the text of one of the examples. Raises FileError if it is not installed."""
     package = Path(__file__).resolve().parent
     # In an installed wheel, or in a checkout.

@@ -47,7 +47,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int | None = None) 
         raise FileError(f"{path}: cannot write: {error.strerror}") from error
 
 
-def difference(path: Path, text: str) -> str:
+def file_difference(path: Path, text: str) -> str:
     """Return the diff from the file to `text`: empty if equal, all of `text` without a file.
 
     Raises FileError when the file cannot be read.

@@ -32,7 +32,7 @@ def join_names(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(listed[:limit]) + more
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format rows of cells as lines with aligned columns; a line may have any width.
 
     All rows have the same number of cells.

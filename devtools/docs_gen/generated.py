@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from hvdchart.files import difference, write_atomically
+from hvdchart.files import file_difference, write_atomically
 
 # The limit that devtools/checks/style.py checks in each page.
 MAX_LINE_CHARACTERS = 100
@@ -71,7 +71,7 @@ def write_or_compare(texts: Mapping[Path, str], arguments: list[str]) -> int:
     With `--check` write nothing, print how each file differs from its text, and return 1 when one
     does.
     """
-    changes = {path: difference(path, text) for path, text in texts.items()}
+    changes = {path: file_difference(path, text) for path, text in texts.items()}
     differing = [path for path, change in changes.items() if change]
     for path in differing:
         if "--check" in arguments:

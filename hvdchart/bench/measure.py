@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hvdchart.bench.outcomes import Outcome, parse_outcome
-from hvdchart.bench.scaling import Measurement, placement, rows
+from hvdchart.bench.scaling import Measurement, describe_placement, make_rows
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.change.session import Session
-from hvdchart.run.follow.logs import follow
+from hvdchart.run.follow.logs import follow_logs
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
@@ -42,7 +42,7 @@ def run_trials(
         session.upgrade(values)
         try:
             taken = 0
-            for line in follow(cluster, plan.spec.name, warnings=True):
+            for line in follow_logs(cluster, plan.spec.name, warnings=True):
                 outcome = parse_outcome(line.text, trials)
                 if outcome is None:
                     last.append(f"{line.pod}: {line.text}")
@@ -61,7 +61,7 @@ def _require_all(taken: int, trials: int, name: str) -> None:
         raise RunFailedError(f"{name} ended after {taken} of {trials} measurements")
 
 
-def measure(
+def measure_trials(
     cluster: Cluster,
     plan: Plan,
     trials: Sequence[int],
@@ -82,11 +82,11 @@ def measure(
         if outcome.speed is None:
             raise RunFailedError(f"cannot measure {workers} workers: {outcome.error}")
         if not measured:
-            place.update(placement(read_release(cluster, plan.spec.name).pods))
+            place.update(describe_placement(read_release(cluster, plan.spec.name).pods))
         turn = outcome.trial * turns // len(trials)
         measured.append(Measurement(turn, workers, outcome.ranks, outcome.speed))
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"
         report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} samples/s")
 
     run_trials(cluster, plan, helm, len(trials), take, report)
-    return {**place, "rows": rows(measured)}
+    return {**place, "rows": make_rows(measured)}

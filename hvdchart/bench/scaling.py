@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdchart.bench.outcomes import trials_plan
-from hvdchart.chart_files import example
+from hvdchart.chart_files import read_example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
@@ -39,7 +39,7 @@ class Measurement:
     speed: float
 
 
-def sizes(workers: int, requested: Sequence[int]) -> list[int]:
+def choose_sizes(workers: int, requested: Sequence[int]) -> list[int]:
     """Return the numbers of workers to measure, ascending: the given ones, or 1, 2, 4 ... and all.
 
     Raises SpecError for a number that is not from 1 to `workers`.
@@ -70,13 +70,13 @@ def bench_plan(plan: Plan, trials: Sequence[int], command: Sequence[str]) -> Pla
     if len(plan.groups) != 1:
         expected = "one group: different nodes wait for each other, whatever their number"
         raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
-    code: dict[str, Plain] = {"files": {BENCHMARK: example(BENCHMARK)}}
+    code: dict[str, Plain] = {"files": {BENCHMARK: read_example(BENCHMARK)}}
     values = merge_values(plan.spec.values, {"code": code})
     changed = make_plan(dataclasses.replace(plan.spec, values=values), plan.tree)
     return trials_plan(changed, "bench", trials, command)
 
 
-def placement(pods: Sequence[Object]) -> Object:
+def describe_placement(pods: Sequence[Object]) -> Object:
     """Return the workers' image and nodes among a release's pods, as JSON data.
 
     `firstPod` is the UID of the first worker's pod: two results with the same UID ran in the same
@@ -98,7 +98,7 @@ def placement(pods: Sequence[Object]) -> Object:
     return {"firstPod": first, "image": "".join(images), "nodes": nodes}
 
 
-def rows(measured: Sequence[Measurement]) -> list[Object]:
+def make_rows(measured: Sequence[Measurement]) -> list[Object]:
     """Return a row for each size as JSON data; `interval` is half the 95 % interval.
 
     The efficiency compares the speed of a rank with its speed in the smallest size, in the same

@@ -26,7 +26,7 @@ _OLDEST = (3, 11)
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def imports(code: CodeType) -> Iterator[str]:
+def find_imports(code: CodeType) -> Iterator[str]:
     """Yield the modules that a function imports when it is called.
 
     This includes the modules that functions inside of it import.
@@ -36,7 +36,7 @@ def imports(code: CodeType) -> Iterator[str]:
             yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from imports(constant)
+            yield from find_imports(constant)
 
 
 def is_installed(file: str) -> bool:

@@ -18,7 +18,7 @@ from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvd_pods.shared.untrusted import printable
 from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.call_release import CallRelease
-from hvdchart.calls.connection import Connection, ConnectionLostError, Packed, RanksError, pack
+from hvdchart.calls.connection import Connection, ConnectionLostError, Packed, RanksError, pack_call
 from hvdchart.calls.own_spec import plan_calls, read_with_programs
 from hvdchart.calls.settings import FieldsAsArguments, Settings, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
@@ -108,7 +108,7 @@ class Caller:
         with callers_lines:
             check_kinds({"timeout": timeout})
             limit = None if timeout is None else float(timeout)
-            return self._call(pack(function, args, kwargs or {}), limit)
+            return self._call(pack_call(function, args, kwargs or {}), limit)
 
     def _call(self, call: Packed, timeout: float | None) -> list[Any]:
         # Check this before taking the lock: another thread may have held the lock during the fork.

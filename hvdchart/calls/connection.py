@@ -27,7 +27,7 @@ from hvd_pods.shared.container_memory import describe_exceeded
 from hvd_pods.shared.launcher_output import split_tag
 from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import one_line
-from hvdchart.calls.call_image import check_python, imports, is_installed
+from hvdchart.calls.call_image import check_python, find_imports, is_installed
 from hvdchart.calls.in_pod import wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from hvdchart.run.follow.lines import NoiseFilter
@@ -84,7 +84,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, CodeType):
             self.files.add(obj.co_filename)
-            self.modules.update(imports(obj))
+            self.modules.update(find_imports(obj))
             with_file = methodcaller("replace", co_filename=obj.co_filename)
             return with_file, (_Reduced(self.dispatch_table[CodeType](obj)),)
         if isinstance(obj, ModuleType):
@@ -94,7 +94,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             code = getattr(obj, "__code__", None)
             # Many libraries import other libraries only if they are installed.
             if code and not is_installed(code.co_filename):
-                self.modules.update(imports(code))
+                self.modules.update(find_imports(code))
         return super().reducer_override(obj)
 
 
@@ -125,7 +125,9 @@ def _check_call(function: object, args: object, kwargs: object) -> None:
             raise CallError(f"{name} does not take these arguments: {error}") from None
 
 
-def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Packed:
+def pack_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Packed:
     """Return a pickled call, followed by the texts of its code's files by name.
 
     With these texts, tracebacks of the ranks show the lines of a notebook's cells, and
@@ -227,7 +229,7 @@ class Connection:
     def call(
         self, content: bytes, ranks: int, seconds: float | None, write: Callable[[str], object]
     ) -> list[Any]:
-        """Make a call whose content `pack` made; return the results by rank.
+        """Make a call whose content `pack_call` made; return the results by rank.
 
         `write` gets the ranks' output as it comes, with the rank before each line. If the call has
         ended, the connection can be used again, even after an exception. Raises the exception of

@@ -20,7 +20,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from hvdchart.cli import image
-from hvdchart.cli.terminal import prepare_streams, say, show
+from hvdchart.cli.terminal import prepare_streams, print_lines, print_remark
 from hvdchart.cli.usage import Command
 from hvdchart.errors import FileError, HvdchartError
 from hvdchart.interrupts import interrupting_signals
@@ -92,7 +92,7 @@ def _print_version(is_asked: bool) -> None:
     if is_asked:
         from hvdchart import __version__
 
-        show(f"hvdchart {__version__}")
+        print_lines(f"hvdchart {__version__}")
         raise typer.Exit
 
 
@@ -151,17 +151,17 @@ def _run() -> None:
         # name only.
         command()(prog_name="hvdchart")
     except HvdchartError as error:
-        say(str(error))
+        print_remark(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno in _UNUSABLE and error.filename:
-            say(f"{error.filename}: cannot be used: {error.strerror}")
+            print_remark(f"{error.filename}: cannot be used: {error.strerror}")
             sys.exit(FileError.exit_code)
         if error.errno not in _FULL:
             raise
         # Otherwise Python writes the buffered output again at exit, and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say(f"cannot write the output: {error.strerror}")
+        print_remark(f"cannot write the output: {error.strerror}")
         sys.exit(FileError.exit_code)
 
 

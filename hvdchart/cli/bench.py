@@ -8,7 +8,13 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import console, print_document, say, show, write_output
+from hvdchart.cli.terminal import (
+    make_console,
+    print_document,
+    print_lines,
+    print_remark,
+    write_output,
+)
 
 if TYPE_CHECKING:
     from hvdchart.run.state.release import Object
@@ -79,8 +85,8 @@ def bench(
     Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 the file cannot be written; 6
     Helm failed; 7 the cluster cannot be used; 8 a measurement failed.
     """
-    from hvdchart.bench.measure import measure
-    from hvdchart.bench.scaling import bench_plan, sizes, turns_of
+    from hvdchart.bench.measure import measure_trials
+    from hvdchart.bench.scaling import bench_plan, choose_sizes, turns_of
 
     planning.refuse_script(specs)
     chosen = options.parse_numbers("workers", measured.workers)
@@ -88,12 +94,12 @@ def bench(
     turns = measured.turns
     _, plan = planning.plan_specs(specs, settings)
     planning.print_warnings(plan)
-    tried = sizes(plan.workers, chosen)
+    tried = choose_sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)
     benchmark = bench_plan(plan, trials, words)
     cluster, helm = helm_options.connect()
     target = f"{benchmark.spec.name} --namespace {cluster.namespace}"
-    say(
+    print_remark(
         f"{', '.join(map(str, tried))} workers, {turns} turns, in run {benchmark.spec.name}; its "
         f"output until it is uninstalled: hvdchart logs {target}"
     )
@@ -103,7 +109,7 @@ def bench(
         "turns": turns,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    result |= measure(cluster, benchmark, trials, turns, say, helm)
+    result |= measure_trials(cluster, benchmark, trials, turns, print_remark, helm)
     # Printed first: the file may be one that cannot be written.
     if output != "text":
         print_document(result, output)
@@ -133,8 +139,8 @@ def _print_table(result: "Object") -> None:
             f"{speed / row['workers']:.1f}",
             f"{row['efficiency']:.1%} +- {row['efficiencyInterval']:.1%}",
         )
-    console().print(table)
-    show(
+    make_console().print(table)
+    print_lines(
         f"{place_text(result['nodes'])}; {result['turns']} turns, {result['time']}",
         f"image {result['image']}; +- is the 95 % interval",
     )

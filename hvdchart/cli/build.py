@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hvdchart.cli.options import Engine, LoadWith, split_words
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import print_lines, print_remark
 from hvdchart.errors import FileError, HvdchartError, ImageError
 from hvdchart.text import NEXT_CHANGE
 
@@ -52,23 +52,23 @@ def build(
     used = choose_engine(engine)
 
     def once() -> None:
-        reference = build_image(source, used, say)
-        deliver_image(reference, target, used, say)
-        show(reference)
+        reference = build_image(source, used, print_remark)
+        deliver_image(reference, target, used, print_remark)
+        print_lines(reference)
 
     if not watch:
         once()
         return
-    from hvdchart.code.changes import versions
+    from hvdchart.code.changes import watch_versions
 
-    for version in versions(source.folder, source.digest):
+    for version in watch_versions(source.folder, source.digest):
         try:
             if isinstance(version, FileError):
                 raise version
             once()
         except HvdchartError as error:
             # The next save may fix the error.
-            say(f"{error}; {NEXT_CHANGE}")
+            print_remark(f"{error}; {NEXT_CHANGE}")
 
 
 def use_built_image(
@@ -114,10 +114,10 @@ def use_built_image(
     reference = source.reference()
     tag = reference.rpartition(":")[2]
     if is_preview:
-        say(f"would build {reference}, unless it exists")
+        print_remark(f"would build {reference}, unless it exists")
     elif tag not in provided:
         loader = tuple(split_words("load-with", load_with)) if pushes else ()
         target = Target(loader, pushes and not loader)
-        provide_image(source, target, cluster.has_image, say, engine)
+        provide_image(source, target, cluster.has_image, print_remark, engine)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)

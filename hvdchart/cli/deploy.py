@@ -8,7 +8,7 @@ from hvdchart.cli import options, planning
 from hvdchart.cli.build import use_built_image
 from hvdchart.cli.following import install_and_follow, require_own_run
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import note, show
+from hvdchart.cli.terminal import print_lines, print_notes
 
 Diff = Annotated[
     bool,
@@ -58,7 +58,7 @@ def deploy(
     """
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
-    from hvdchart.run.helm import preview, shorten_archives
+    from hvdchart.run.helm import preview_upgrade, shorten_archives
     from hvdchart.values.check_values import checked_values
 
     planning.refuse_script(specs)
@@ -82,12 +82,12 @@ def deploy(
             load_with=load_with,
         )
     except KeyboardInterrupt:
-        note("", "nothing was deployed")
+        print_notes("", "nothing was deployed")
         raise
     if diff:
-        manifests = preview(plan, cluster.namespace, helm)
+        manifests = preview_upgrade(plan, cluster.namespace, helm)
         before, after = map(shorten_archives, manifests)
-        show(*text_difference(before, after, "installed", "deploy").splitlines())
+        print_lines(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     install_and_follow(
         plan,

@@ -12,7 +12,7 @@ from hvd_pods.shared.contract import OUTPUT_PER_RUN
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import use_built_image
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import note, print_log, say
+from hvdchart.cli.terminal import print_log, print_notes, print_remark
 from hvdchart.errors import FileError
 from hvdchart.script.options import ScriptRun
 from hvdchart.text import NEXT_CHANGE
@@ -95,14 +95,14 @@ def dev(
         cluster,
         replace(helm, revisions=_KEPT_REVISIONS),
         project,
-        say,
+        print_remark,
         print_log,
         create_namespace=install.create_namespace,
     )
     with closing(session):
-        for change in code_changes(watched.code, say):
+        for change in code_changes(watched.code, print_remark):
             if isinstance(change, FileError):
-                say(f"{change}; {NEXT_CHANGE}")
+                print_remark(f"{change}; {NEXT_CHANGE}")
             else:
                 session.run(change)
 
@@ -149,7 +149,7 @@ class _Project:
     load_with: str
     is_checked: bool
     # A remark that repeats at each save is printed once.
-    report: "Callable[[str], object]" = field(default_factory=lambda: cache(note))
+    report: "Callable[[str], object]" = field(default_factory=lambda: cache(print_notes))
 
     @property
     def name(self) -> str:

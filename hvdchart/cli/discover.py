@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import Context, Output, connect
-from hvdchart.cli.terminal import say, write_output
+from hvdchart.cli.options import Context, Output, connect_to_cluster
+from hvdchart.cli.terminal import print_remark, write_output
 from hvdchart.errors import ClusterError
 
 
@@ -34,7 +34,7 @@ def discover(
     from hvdchart.discover.nodes import read_nodes
     from hvdchart.discover.spec_text import spec_text
 
-    cluster = connect(context)
+    cluster = connect_to_cluster(context)
     nodes = cluster.nodes(selector)
     if not nodes:
         labels = f" with labels {selector}" if selector else ""
@@ -43,7 +43,7 @@ def discover(
         pods: list[dict[str, Any]] | None = cluster.all_pods()
     except ClusterError as error:
         pods = None
-        say(f"{error}; continuing without the pods")
+        print_remark(f"{error}; continuing without the pods")
     facts = read_nodes(nodes, pods or [], cluster.node_topologies())
     text = spec_text(facts, name, selector, are_pods_known=pods is not None)
     write_output(output, text)

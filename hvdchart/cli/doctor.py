@@ -7,7 +7,7 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import print_document, show
+from hvdchart.cli.terminal import print_document, print_lines
 from hvdchart.errors import ClusterError
 from hvdchart.script.options import ScriptRun
 
@@ -50,7 +50,7 @@ def doctor(
     import dataclasses
 
     from hvdchart.doctor.examine import examine_cluster, examine_tools
-    from hvdchart.doctor.findings import Finding, report
+    from hvdchart.doctor.findings import Finding, format_findings
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.quantity import pluralize
     from hvdchart.script.wording import name_options
@@ -90,7 +90,7 @@ def doctor(
     if output != "text":
         print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:
-        show(*report(findings))
+        print_lines(*format_findings(findings))
     problems = sum(1 for finding in findings if finding.state == "problem")
     if problems:
         raise ClusterError(f"{pluralize(problems, 'problem')} found")

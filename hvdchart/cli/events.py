@@ -1,7 +1,7 @@
 """The command `events`."""
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import note, show
+from hvdchart.cli.terminal import print_lines, print_notes
 
 
 def events(
@@ -22,12 +22,12 @@ def events(
 
     cluster, name = connect_to_run(name, context, namespace)
     lines = list(event_lines(read_release(cluster, name).events))
-    show(*lines)
+    print_lines(*lines)
     if not lines:
         # Kubernetes may have deleted the events of the run. Raise NoRunError if there is no such
         # run.
         present_run(cluster, name)
-        note(
+        print_notes(
             f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
             "after an hour by default"
         )

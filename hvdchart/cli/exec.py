@@ -2,7 +2,7 @@
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, Target, Words, connect
+from hvdchart.cli.options import Context, Name, Namespace, Target, Words, connect_to_cluster
 
 
 def exec_(
@@ -25,7 +25,7 @@ def exec_(
     from hvdchart.run.state.output_pods import running_pod
     from hvdchart.run.state.release import component_of
 
-    cluster = connect(context, namespace)
+    cluster = connect_to_cluster(context, namespace)
     pod = running_pod(present_run(cluster, name), target)
     kubectl = Kubectl(cluster.namespace, context)
     code = kubectl.run_in(pod["metadata"]["name"], component_of(pod), command or ())

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say
+from hvdchart.cli.terminal import print_log, print_notes, print_remark, raise_unless_finished
 from hvdchart.errors import ClusterError, HelmError, RunFailedError
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def install_and_follow(
     _announce(plan, cluster, revision)
     if earlier.is_active and run.status.job != earlier.job:
         step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
-        say(f"this run replaces the earlier one, which was {earlier.state}{step}")
+        print_remark(f"this run replaces the earlier one, which was {earlier.state}{step}")
     logs = f"hvdchart logs {name} --namespace {cluster.namespace}"
     if detach:
-        note(f"next: {logs}")
+        print_notes(f"next: {logs}")
         return
     try:
         _follow(cluster, run, has_logs=not wait)
     except KeyboardInterrupt:
-        note("", f"the run continues: {logs}")
+        print_notes("", f"the run continues: {logs}")
         raise
 
 
@@ -67,8 +67,8 @@ def _show_unchanged(status: Status, cluster: Cluster) -> None:
     """Print the state of a run that had ended before. Raises RunFailedError if it failed."""
     from hvdchart.run.state.status_text import status_report
 
-    note(*status_report(status, cluster.namespace))
-    say(
+    print_notes(*status_report(status, cluster.namespace))
+    print_remark(
         "nothing has changed since the run ended; to run it again: "
         f"hvdchart restart {status.name} --namespace {cluster.namespace}"
     )
@@ -79,7 +79,7 @@ def _announce(plan: Plan, cluster: Cluster, revision: int) -> None:
     """Print what Helm has installed."""
     from hvdchart.quantity import pluralize
 
-    note(
+    print_notes(
         f"release {plan.spec.name} in namespace {cluster.namespace}, revision {revision}: "
         f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
     )
@@ -107,16 +107,18 @@ def _upgrade(
     Say what remains if that fails: nothing of a release that `is_new`.
     """
     from hvdchart.run.change.control import remove_failed_install
-    from hvdchart.run.helm import upgrade
+    from hvdchart.run.helm import upgrade_release
     from hvdchart.values.check_values import checked_values
 
     name = plan.spec.name
     values = checked_values(plan)
     try:
-        return upgrade(name, cluster.namespace, values, helm, create_namespace=create_namespace)
+        return upgrade_release(
+            name, cluster.namespace, values, helm, create_namespace=create_namespace
+        )
     except KeyboardInterrupt:
         target = f"{name} --namespace {cluster.namespace}"
-        note(
+        print_notes(
             "",
             f"interrupted while Helm changed release {name}: see hvdchart status {target}; deploy "
             f"it again to complete it, or remove it with hvdchart undeploy {target}",
@@ -126,7 +128,7 @@ def _upgrade(
         # Report Helm's error.
         with suppress(HelmError, ClusterError):
             if is_new and remove_failed_install(cluster, name, helm):
-                note(f"what Helm had created of release {name} is removed again")
+                print_notes(f"what Helm had created of release {name} is removed again")
         raise
 
 
@@ -137,7 +139,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
     """
     from hvdchart.run.follow.changes import wait_for_end
     from hvdchart.run.follow.lines import readable_lines
-    from hvdchart.run.follow.logs import follow
+    from hvdchart.run.follow.logs import follow_logs
     from hvdchart.run.kube.runs import newest_run
     from hvdchart.run.state.status_text import status_report
 
@@ -146,8 +148,8 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
     if current.job and current.state != "suspended":
         seen = _phase_printer(has_progress=not has_logs)
         if has_logs:
-            lines = follow(cluster, name, warnings=True, seen=seen)
-            print_log(readable_lines(lines, run, say))
+            lines = follow_logs(cluster, name, warnings=True, seen=seen)
+            print_log(readable_lines(lines, run, print_remark))
         else:
             wait_for_end(cluster, name, seen=seen)
         job = current.job
@@ -158,9 +160,9 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
                 f"run {name} was replaced before it ended: the run that took its place is "
                 f"{current.state}"
             )
-    note(*status_report(current, cluster.namespace))
+    print_notes(*status_report(current, cluster.namespace))
     if current.is_stuck:
-        note(f"the run waits; to remove it: hvdchart undeploy {name} -n {cluster.namespace}")
+        print_notes(f"the run waits; to remove it: hvdchart undeploy {name} -n {cluster.namespace}")
     raise_unless_finished(current)
 
 
@@ -177,7 +179,7 @@ def _phase_printer(*, has_progress: bool) -> Callable[[RunView], None]:
         if phase.name == TRAINING and not has_progress:
             phase = Phase(TRAINING)
         if phase != last and last.name != DONE:
-            say(f"{time.monotonic() - began:5.1f} s  {phase}")
+            print_remark(f"{time.monotonic() - began:5.1f} s  {phase}")
             last = phase
 
     return show_phase

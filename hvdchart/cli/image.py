@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Engine, Namespace
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import print_lines, print_remark
 from hvdchart.errors import ImageError
 
 
@@ -61,12 +61,12 @@ def check(
         output = run_pod(Cluster.connect(context, namespace), checks.probe_pod(image))
         errors = ""
     else:
-        done = run_in(image, checks.probe_command(), UNKNOWN_USER_ID, engine, say)
+        done = run_in(image, checks.probe_command(), UNKNOWN_USER_ID, engine, print_remark)
         output = done.stdout
         errors = done.stderr
     report = checks.read_probe(image, output, errors)
     requirements = checks.check_requirements(report, mode, framework, brings_mpi=with_mpi)
-    show(*checks.check_report(image, requirements))
+    print_lines(*checks.check_report(image, requirements))
     unmet = checks.find_unmet(requirements)
     if unmet:
         names = ", ".join(requirement.name for requirement in unmet)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.terminal import note, show
+from hvdchart.cli.terminal import print_lines, print_notes
 
 
 def init(
@@ -54,14 +54,16 @@ def init(
         )
     target = Path(name)
     files = make_project(target, name, chosen, image, has_dockerfile=dockerfile)
-    show(*map(str, files))
-    note(f"train.py needs an image with {chosen.needs}; the spec names {image or image_of(chosen)}")
+    print_lines(*map(str, files))
+    print_notes(
+        f"train.py needs an image with {chosen.needs}; the spec names {image or image_of(chosen)}"
+    )
     if chosen.image and not image:
         build = chosen.image.removeprefix("horovod-")
-        note(
+        print_notes(
             "next: no public registry has this image; in a checkout of hvdchart, "
             f"`python -m images build {build}` builds it; push it, and write its name into "
             f"{target / SPEC_NAME}"
         )
     else:
-        note(f"next: cd {target} && hvdchart deploy .")
+        print_notes(f"next: cd {target} && hvdchart deploy .")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run, parse_duration
-from hvdchart.cli.terminal import print_log, say
+from hvdchart.cli.terminal import print_log, print_remark
 from hvdchart.errors import ClusterError
 
 
@@ -58,7 +58,7 @@ def logs(
     # Check the options first: the modules below are not needed for that.
     seconds = parse_duration(since)
     from hvdchart.run.follow.lines import readable_lines
-    from hvdchart.run.follow.logs import LogLine, follow, read_logged_lines
+    from hvdchart.run.follow.logs import LogLine, follow_logs, read_logged_lines
     from hvdchart.run.kube.runs import present_run
     from hvdchart.run.state.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
 
@@ -71,7 +71,7 @@ def logs(
         if rank > last:
             raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
     # The Job has a time to live: without a Job, the run is over.
-    read = follow if run.job and is_followed else read_logged_lines
+    read = follow_logs if run.job and is_followed else read_logged_lines
     # The master's log has the output of all ranks.
     component = "master" if master or rank is not None else ""
     lines = read(cluster, name, tail=tail, since=seconds, component=component)
@@ -82,5 +82,5 @@ def logs(
             for text in lines_of_rank([line.text], rank)
         )
     elif not raw:
-        lines = readable_lines(lines, run, say)
+        lines = readable_lines(lines, run, print_remark)
     print_log(lines)

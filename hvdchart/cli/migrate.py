@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Output, keep_inputs
-from hvdchart.cli.terminal import note, write_output
+from hvdchart.cli.terminal import print_notes, write_output
 
 
 def migrate(
@@ -52,7 +52,7 @@ def migrate(
     values = values_text(migration, file.name if file.name != "-" else "standard input")
     lines = report_text(migration)
     if report is None:
-        note(*lines.splitlines())
+        print_notes(*lines.splitlines())
     else:
         # Before the values: without a report, nobody knows what to check in them.
         write_atomically(report, lines)

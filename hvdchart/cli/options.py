@@ -129,7 +129,7 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
 
     options = context.params
     try:
-        cluster = connect(options.get("context"), options.get("namespace"))
+        cluster = connect_to_cluster(options.get("context"), options.get("namespace"))
         names = [run.release.name for _, run in newest_runs(cluster)]
     except HvdchartError:
         return []
@@ -209,7 +209,7 @@ Words = Annotated[
 ]
 
 
-def connect(context: str | None, namespace: str | None = None) -> Cluster:
+def connect_to_cluster(context: str | None, namespace: str | None = None) -> Cluster:
     """Return the cluster of --context and --namespace.
 
     Raises ClusterError if it cannot be used.
@@ -230,7 +230,7 @@ def connect_with_helm(
 
     helm = Helm(program, context)
     helm.check_found()
-    return connect(context, namespace), helm
+    return connect_to_cluster(context, namespace), helm
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def connect_to_run(
     """
     from hvdchart.run.kube.runs import only_run
 
-    cluster = connect(context, namespace)
+    cluster = connect_to_cluster(context, namespace)
     return cluster, name if name is not None else only_run(cluster)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import console, print_document
+from hvdchart.cli.terminal import make_console, print_document
 from hvdchart.script.options import ScriptRun
 
 
@@ -50,7 +50,7 @@ def plan(
     if output != "text":
         print_document(plan_report.document(planned), output)
         return
-    tables = console()
+    tables = make_console()
     for part in plan_report.tables(planned):
         tables.print(part)
     if explain:

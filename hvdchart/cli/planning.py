@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hvdchart.cli.terminal import note, say
+from hvdchart.cli.terminal import print_notes, print_remark
 from hvdchart.errors import FileError
 from hvdchart.script.options import SCRIPT_OPTIONS, ScriptRun
 from hvdchart.spec import SPEC_NAME
@@ -57,7 +57,7 @@ class Script:
         self,
         settings: Sequence[str] | None,
         values: Mapping[str, Plain],
-        report: Callable[[str], object] = note,
+        report: Callable[[str], object] = print_notes,
         *,
         is_marked: bool = False,
     ) -> ScriptPlan:
@@ -72,7 +72,7 @@ class Script:
 
         command = self.command()
         if "code" not in values:
-            values = {**values, "code": pack_code(self.code or self.path, say)}
+            values = {**values, "code": pack_code(self.code or self.path, print_remark)}
         name = self.script_run.name or script_name(self.path)
         run = replace(self.script_run, command=command, name=name, settings=settings or ())
         script_plan = plan_script(run, values, is_marked=is_marked).warn_of_files(
@@ -96,7 +96,7 @@ def _refuse_script_options(script_run: ScriptRun) -> None:
 
 
 def warn_of_left_behind(
-    code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
+    code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = print_notes
 ) -> None:
     """Warn of files beside a script of --code that it uses; `packed` is the chart's value."""
     from hvdchart.plan.user_code import used_modules
@@ -155,7 +155,7 @@ def _warn_of_missing_code(path: Path, plan: Plan) -> None:
     folder = path.parent
     for word in plan.spec.train.command:
         if word.endswith(".py") and not Path(word).is_absolute() and (folder / word).is_file():
-            note(
+            print_notes(
                 f"warning: {folder / word} stays on this machine, and the image must have {word}; "
                 f"--code {folder} hands it out, and so does the folder in the place of {path.name}"
             )
@@ -207,13 +207,13 @@ def plan_project(
     if code is not None:
         from hvdchart.code.archive import pack_code
 
-        packed = pack_code(code, say)
+        packed = pack_code(code, print_remark)
         warn_of_left_behind(code, packed)
         values = {"code": packed}
     return plan_specs(specs, settings, values, code)
 
 
-def print_warnings(plan: Plan, report: Callable[[str], object] = note) -> None:
+def print_warnings(plan: Plan, report: Callable[[str], object] = print_notes) -> None:
     """Write the plan's warnings to standard error, or with `report`."""
     for warning in plan.warnings:
         report(f"warning: {warning}")

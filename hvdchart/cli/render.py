@@ -8,7 +8,7 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import console, note, write_output
+from hvdchart.cli.terminal import make_console, print_notes, write_output
 from hvdchart.errors import DifferenceError
 from hvdchart.script.options import ScriptRun
 
@@ -65,7 +65,7 @@ def render(
     Exit codes: 0 rendered; 1 --check found a difference; 3, 4 the spec or the values are wrong; 5
     a file cannot be read or written; 6 Helm failed.
     """
-    from hvdchart.files import difference
+    from hvdchart.files import file_difference
     from hvdchart.values.render import render_values
 
     if check and output is None:
@@ -89,11 +89,11 @@ def render(
     if explain:
         from hvdchart.values.plan_text import reason_table
 
-        console(stderr=True).print(reason_table(plan))
+        make_console(stderr=True).print(reason_table(plan))
     if output is not None and check:
-        changes = difference(output, text)
+        changes = file_difference(output, text)
         if changes:
-            note(*changes.splitlines())
+            print_notes(*changes.splitlines())
             raise DifferenceError(
                 f"{output} differs from what the spec renders; run without --check to update it"
             )

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, HelmProgram, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import say, write_output
+from hvdchart.cli.terminal import print_remark, write_output
 
 
 def report(
@@ -39,4 +39,4 @@ def report(
     text = make_report(cluster, name, Helm(helm_program, context))
     path = output or Path(f"{name}-report.html")
     write_output(path, text)
-    say(f"wrote {path}")
+    print_remark(f"wrote {path}")

@@ -1,7 +1,7 @@
 """The command `restart`."""
 
 from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import print_lines, print_remark
 
 
 def restart(
@@ -20,5 +20,5 @@ def restart(
     from hvdchart.run.change import control
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
-    generation = control.restart(cluster, name, helm, say)
-    show(f"run {name} starts again (`master.generation={generation}`)")
+    generation = control.restart(cluster, name, helm, print_remark)
+    print_lines(f"run {name} starts again (`master.generation={generation}`)")

@@ -8,7 +8,7 @@ import typer
 from hvdchart.cli import options, planning
 from hvdchart.cli.following import install_and_follow, require_own_run
 from hvdchart.cli.option_groups import expand_option_groups
-from hvdchart.cli.terminal import say
+from hvdchart.cli.terminal import print_remark
 from hvdchart.errors import ClusterError
 from hvdchart.script.options import ScriptRun
 
@@ -59,7 +59,7 @@ def run(
     planning.print_warnings(plan)
     if save_spec:
         script_plan.save(save_spec, code or script)
-        say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
+        print_remark(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
     cluster, helm = install.connect()
     present = require_own_run(cluster, plan.spec.name, helm)
     current = present.status

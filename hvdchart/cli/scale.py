@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import print_lines, print_remark
 from hvdchart.script.options import MAX_WORKERS
 
 
@@ -38,9 +38,11 @@ def scale(
     from hvdchart.run.change import control
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
-    continues = control.scale(cluster, name, number, group, helm, say)
+    continues = control.scale(cluster, name, number, group, helm, print_remark)
     has = f"run {name} has {pluralize(number, 'worker')}"
     if continues:
-        show(f"{has} and continues; a deploy of the same spec leaves that number")
+        print_lines(f"{has} and continues; a deploy of the same spec leaves that number")
     else:
-        show(f"{has} and starts again; the next deploy of its spec restores the number there")
+        print_lines(
+            f"{has} and starts again; the next deploy of its spec restores the number there"
+        )

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
-from hvdchart.cli.terminal import show
+from hvdchart.cli.options import Context, Name, Namespace, connect_to_cluster
+from hvdchart.cli.terminal import print_lines
 
 
 def stack(
@@ -31,7 +31,7 @@ def stack(
     from hvdchart.run.kube.kubectl import Kubectl
     from hvdchart.run.kube.runs import present_run
 
-    cluster = connect(context, namespace)
+    cluster = connect_to_cluster(context, namespace)
     run = present_run(cluster, name)
     for text in read_stacks(run, target, Kubectl(cluster.namespace, context)):
-        show(*text.splitlines())
+        print_lines(*text.splitlines())

@@ -3,7 +3,7 @@
 import time
 
 from hvdchart.cli.options import Context, Format, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import print_document, show
+from hvdchart.cli.terminal import print_document, print_lines
 from hvdchart.errors import NoRunError, RunFailedError
 
 # The number of lines of a failed master's log that `status` prints.
@@ -36,11 +36,11 @@ def status(
     if output != "text":
         print_document(current.document(), output)
     else:
-        show(*status_report(current, cluster.namespace, time.time()))
+        print_lines(*status_report(current, cluster.namespace, time.time()))
     if output == "text" and current.state == "failed":
         # The end of the last master's log explains more than its exit code.
         lines = plain_lines(last_lines(cluster, run), run, current.failed_rank)
-        show(*lines[-_LOG_TAIL_LINES:])
+        print_lines(*lines[-_LOG_TAIL_LINES:])
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":

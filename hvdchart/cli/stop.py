@@ -1,7 +1,7 @@
 """The command `stop`."""
 
 from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import print_lines, print_remark
 
 
 def stop(
@@ -26,10 +26,10 @@ def stop(
     from hvdchart.run.change import control
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
-    before = control.stop(cluster, name, helm, say)
+    before = control.stop(cluster, name, helm, print_remark)
     again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
     if not before.over:
-        show(f"run {name} stopped; {again}")
+        print_lines(f"run {name} stopped; {again}")
     else:
         outcome = "its workers are removed" if before.workers_left else "nothing was left to stop"
-        show(f"run {name} has {before.state} already: {outcome}; {again}")
+        print_lines(f"run {name} has {before.state} already: {outcome}; {again}")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import note, say, show
+from hvdchart.cli.terminal import print_lines, print_notes, print_remark
 from hvdchart.errors import ClusterError
 
 _TENSORBOARD_PORT = 6006
@@ -40,10 +40,10 @@ def tensorboard(
         raise ClusterError(
             f"run {name} has no TensorBoard: deploy it with `--set values.tensorboard.enabled=true`"
         )
-    wait_until_served(cluster, name, say)
+    wait_until_served(cluster, name, print_remark)
     if port:
-        show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
-    code = kubectl.forward(service, _TENSORBOARD_PORT, port, note)
+        print_lines(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
+    code = kubectl.forward(service, _TENSORBOARD_PORT, port, print_notes)
     raise ClusterError(
         f"kubectl no longer forwards port {port} to service {service} (exit code {code}); if "
         "another program uses the port, choose another with --port"

@@ -53,20 +53,20 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def show(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Print lines to standard output; print each as one line, whatever characters it contains."""
     _write(sys.stdout, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
 
 
-def note(*lines: str) -> None:
-    """Print lines to standard error, as `show` does; ignore a failure to write."""
+def print_notes(*lines: str) -> None:
+    """Print lines to standard error, as `print_lines` does; ignore a failure to write."""
     with suppress(OSError):
         _write(sys.stderr, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
 
 
-def say(text: str) -> None:
+def print_remark(text: str) -> None:
     """Print a remark, which may have several lines, to standard error."""
-    note(*f"hvdchart: {text}".split("\n"))
+    print_notes(*f"hvdchart: {text}".split("\n"))
 
 
 def write_document(text: str) -> None:
@@ -102,7 +102,7 @@ def write_output(output: Path | None, text: str) -> None:
         write_atomically(output, text)
 
 
-def console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """Return the console for tables: as wide as the terminal; no wrapping in a pipe or file."""
     from rich.console import Console
 

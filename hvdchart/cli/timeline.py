@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import note
+from hvdchart.cli.terminal import print_notes
 
 
 def timeline(
@@ -43,4 +43,4 @@ def timeline(
     pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     file = output or Path(f"{name}-timeline.json")
     write_atomically(file, content)
-    note(f"{path} of pod {pod} is in {file}; open it in ui.perfetto.dev")
+    print_notes(f"{path} of pod {pod} is in {file}; open it in ui.perfetto.dev")

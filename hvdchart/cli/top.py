@@ -1,7 +1,7 @@
 """The command `top`."""
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import show
+from hvdchart.cli.terminal import print_lines
 
 
 def top(name: MaybeName = None, namespace: Namespace = None, context: Context = None) -> None:
@@ -21,4 +21,4 @@ def top(name: MaybeName = None, namespace: Namespace = None, context: Context = 
 
     cluster, name = connect_to_run(name, context, namespace)
     usages = read_usage(present_run(cluster, name), Kubectl(cluster.namespace, context))
-    show(*usage_table(usages))
+    print_lines(*usage_table(usages))

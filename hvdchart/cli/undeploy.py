@@ -1,7 +1,7 @@
 """The command `undeploy`."""
 
 from hvdchart.cli.options import Context, HelmProgram, Names, Namespace, connect_with_helm
-from hvdchart.cli.terminal import note, say
+from hvdchart.cli.terminal import print_notes, print_remark
 from hvdchart.errors import ClusterError, NoRunError
 
 
@@ -23,22 +23,22 @@ def undeploy(
     Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, the name is that of
     another chart's release, or the cluster cannot be used.
     """
-    from hvdchart.run.change.control import check_is_own, remove
+    from hvdchart.run.change.control import check_is_own, remove_release
 
     cluster, helm = connect_with_helm(context, namespace, helm_program)
     problem: ClusterError | None = None
     for name in names:
         try:
             check_is_own(cluster, name, helm)
-            removed = remove(cluster, name, helm)
+            removed = remove_release(cluster, name, helm)
         except NoRunError as error:
             if len(names) == 1:
                 raise
             # Continue with the other runs after a misspelt name.
-            say(str(error))
+            print_remark(str(error))
             problem = ClusterError("not all runs were uninstalled")
             continue
-        note(f"release {name} uninstalled from namespace {cluster.namespace}")
-        note(*(f"removed, although Helm did not know it: {item}" for item in removed))
+        print_notes(f"release {name} uninstalled from namespace {cluster.namespace}")
+        print_notes(*(f"removed, although Helm did not know it: {item}" for item in removed))
     if problem:
         raise problem

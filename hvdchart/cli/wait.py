@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run, parse_duration
-from hvdchart.cli.terminal import raise_unless_finished, show
+from hvdchart.cli.terminal import print_lines, raise_unless_finished
 from hvdchart.errors import NoRunError, TimeLimitError
 
 
@@ -30,7 +30,7 @@ def wait(
     # Check the options first: the modules below are not needed for that.
     limit = parse_duration(timeout)
     from hvdchart.run.follow.changes import wait_for_end
-    from hvdchart.run.state.progress import duration
+    from hvdchart.run.state.progress import duration_text
 
     cluster, name = connect_to_run(name, context, namespace)
     current = wait_for_end(cluster, name, limit)
@@ -38,8 +38,9 @@ def wait(
         raise NoRunError(name, cluster.namespace, current.reason)
     if not (current.over or current.is_stuck):
         reason = f", {current.reason}" if current.reason else ""
+        allowed = duration_text(limit or 0)
         raise TimeLimitError(
-            f"run {name} has not ended within {duration(limit or 0)}: it is {current.state}{reason}"
+            f"run {name} has not ended within {allowed}: it is {current.state}{reason}"
         )
     raise_unless_finished(current)
-    show(f"run {name} finished")
+    print_lines(f"run {name} finished")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
-from hvdchart.cli.terminal import console, note, show
+from hvdchart.cli.terminal import make_console, print_lines, print_notes
 from hvdchart.errors import RunFailedError
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def _show(views: Iterator["View"]) -> "View":
     """Show views until the last one; return the last one, and leave it on the screen."""
     from hvdchart.watch.terminal import Screen, line_of
 
-    screen = console()
+    screen = make_console()
     shown = next(views)
     # A dumb terminal, such as that of an editor, cannot redraw the screen.
     if not screen.is_terminal or screen.is_dumb_terminal:
-        show(line_of(shown))
+        print_lines(line_of(shown))
         for view in views:
             if line_of(view) != line_of(shown):
-                show(line_of(view))
+                print_lines(line_of(view))
             shown = view
         return shown
     from rich.live import Live
@@ -101,8 +101,8 @@ def _serve(views: Iterator["View"], port: int) -> "View":
         except OSError as error:
             raise typer.BadParameter(f"--port {port}: {error.strerror}") from error
         with suppress(KeyboardInterrupt):
-            show(f"{shown.name}: {server.address}")
-            note("Ctrl-C ends the page; the run continues")
+            print_lines(f"{shown.name}: {server.address}")
+            print_notes("Ctrl-C ends the page; the run continues")
             for view in views:
                 shown = view
                 server.update(view)

@@ -35,10 +35,10 @@ def code_changes(
     """
     # Use an absolute path: the working directory may change or disappear.
     path = path.absolute()
-    return versions(path, partial(pack_code, path, cache(report)))
+    return watch_versions(path, partial(pack_code, path, cache(report)))
 
 
-def versions(path: Path, read: Callable[[], T]) -> Iterator[T | FileError]:
+def watch_versions(path: Path, read: Callable[[], T]) -> Iterator[T | FileError]:
     """Yield what `read` returns now, and again when a change below the path has changed it.
 
     The path is absolute. Changes that are made while the caller works are not missed. Yields the

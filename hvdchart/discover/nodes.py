@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hvdchart.chart_files import is_gpu
-from hvdchart.run.state.pod_requests import amounts, is_condition_taint, is_daemon, pod_requests
+from hvdchart.run.state.pod_requests import (
+    is_condition_taint,
+    is_daemon,
+    parse_amounts,
+    pod_requests,
+)
 from hvdchart.run.state.release import Object
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -109,7 +114,7 @@ def read_nodes(
 def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFacts:
     labels = node["metadata"].get("labels") or {}
     status = node.get("status", {})
-    allocatable = amounts(status.get("allocatable", {}))
+    allocatable = parse_amounts(status.get("allocatable", {}))
     gpus = [name for name, count in allocatable.items() if is_gpu(name) and count > 0]
     # A rank uses one device. A node with several kinds of devices uses the most numerous kind for
     # all ranks.
@@ -124,7 +129,7 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
     return NodeFacts(
         name=node["metadata"]["name"],
         labels=labels,
-        capacity=amounts(status.get("capacity", {})),
+        capacity=parse_amounts(status.get("capacity", {})),
         allocatable=allocatable,
         daemons=daemons,
         gpu_resource=gpus[0] if gpus else "",
@@ -168,11 +173,13 @@ def _unusable_reason(node: Object) -> str:
     if tainted:
         return f"tainted {tainted[0]}"
     status = node.get("status", {})
-    offered = [name for name, count in amounts(status.get("allocatable", {})).items() if count]
+    offered = [
+        name for name, count in parse_amounts(status.get("allocatable", {})).items() if count
+    ]
     devices = sorted(name for name in offered if _ACCELERATOR.fullmatch(name))
     if devices and not any(map(is_gpu, offered)):
         return f"has {devices[0]}, which Horovod does not use; to use its CPUs, write its group"
-    cpus = amounts(status.get("capacity", {})).get("cpu", 0) // 1000
+    cpus = parse_amounts(status.get("capacity", {})).get("cpu", 0) // 1000
     cores = cpus // (_threads(labels) or 1) // (_count(labels, "cpu-topology.socket_count") or 1)
     if cores > _MAX_SOCKET_CORES:
         return f"has {cores} cores in a socket, and a spec takes at most {_MAX_SOCKET_CORES}"

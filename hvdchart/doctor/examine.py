@@ -16,7 +16,7 @@ from hvdchart.doctor.namespace_checks import (
     examine_security,
     examine_workers,
 )
-from hvdchart.doctor.needs import CLAIM, Values, claims, objects_named, pod_needs
+from hvdchart.doctor.needs import CLAIM, Values, find_claims, objects_named, pod_needs
 from hvdchart.doctor.node_capacity import examine_fit
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.rights import examine_rights
@@ -108,7 +108,7 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield Finding("DNS", "problem", "no server is ready", "see the pods of kube-system")
     classes = cluster.list_or_none("storageclasses")
     if values:
-        named = {name: cluster.claim(name) for name in claims(values)}
+        named = {name: cluster.claim(name) for name in find_claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
         yield from examine_claims(named, classes, workers)
         # A missing claim has its own finding.

@@ -21,7 +21,7 @@ class Finding:
     remedy: str = ""
 
 
-def report(findings: Sequence[Finding]) -> list[str]:
+def format_findings(findings: Sequence[Finding]) -> list[str]:
     """Return a line for each finding, with its remedy below a problem."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []

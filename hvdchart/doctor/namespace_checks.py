@@ -9,13 +9,13 @@ from fractions import Fraction
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values
-from hvdchart.doctor.node_capacity import admits
+from hvdchart.doctor.node_capacity import admits_pod
 from hvdchart.doctor.pod_security import ENFORCE, LEVELS, PRIVILEGED, RESTRICTED, policy_version
 from hvdchart.doctor.security_needs import security_needs
 from hvdchart.quantity import amount_text, parse_quantity, pluralize
 from hvdchart.run.state.release import Object, lacks_image
 from hvdchart.run.state.status import Status
-from hvdchart.run.state.status_text import removal
+from hvdchart.run.state.status_text import removal_command
 from hvdchart.spec.topology import import_memory
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
@@ -69,7 +69,9 @@ def examine_workers(runs: Iterable[Status], namespace: str) -> Iterator[Finding]
         if run.lacks_master:
             number = pluralize(run.workers_wanted + run.spares_wanted, "worker")
             text = f"{run.name}: {number} have no master: {run.reason}"
-            yield Finding("workers", "problem", text, f"remove them: {removal(run, namespace)}")
+            yield Finding(
+                "workers", "problem", text, f"remove them: {removal_command(run, namespace)}"
+            )
 
 
 def examine_claims(
@@ -134,7 +136,7 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
     name = str(image.get("repository") or "")
     pods = [*merged_groups(values), values.get("master") or {}]
-    usable = [node for node in nodes if any(admits(node, pod) for pod in pods)]
+    usable = [node for node in nodes if any(admits_pod(node, pod) for pod in pods)]
     if not usable:
         text = f"no node that can be seen admits the run; it needs {name}{ending}"
         return Finding("image", "unknown", text)

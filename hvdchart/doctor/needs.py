@@ -59,7 +59,7 @@ def pod_needs(values: Values) -> list[PodNeeds]:
     return [*pods, _needs("master", 1, values.get("master") or {})]
 
 
-def claims(values: Values) -> dict[str, bool]:
+def find_claims(values: Values) -> dict[str, bool]:
     """Return the PersistentVolumeClaims that pods mount, and whether any pod writes to each."""
     is_written: dict[str, bool] = {}
     for volume in _volumes(values):

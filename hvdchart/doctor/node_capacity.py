@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values, pod_needs
 from hvdchart.quantity import amount_text, pluralize, room_text
-from hvdchart.run.state.pod_requests import amounts, is_condition_taint, is_daemon, pod_requests
+from hvdchart.run.state.pod_requests import (
+    is_condition_taint,
+    is_daemon,
+    parse_amounts,
+    pod_requests,
+)
 from hvdchart.run.state.release import Object
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
@@ -68,7 +73,7 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
         number = int(group.get("minimum") or need.number - int(group.get("spares") or 0))
         most = 1 if group.get("spread") == "Required" else _MAX_NODE_PODS
         candidates = [
-            _Candidate(node, free, admits(node, group))
+            _Candidate(node, free, admits_pod(node, group))
             for node, free in zip(lasting, frees, strict=True)
         ]
         usable = [candidate.free for candidate in candidates if candidate.admits_workers]
@@ -97,7 +102,7 @@ def _fits_beside(
 
     room = sum(room_in(candidate.free) for candidate in candidates if candidate.admits_workers)
     for node, free, admits_workers in candidates:
-        if not admits(node, values) or not _count(free, master, 1):
+        if not admits_pod(node, values) or not _count(free, master, 1):
             continue
         lost = 0
         if admits_workers:
@@ -129,9 +134,9 @@ def _count(free: Mapping[str, int], pod: PodNeeds, most: int) -> int:
 
 
 def _read_requests(pod: PodNeeds) -> dict[str, int]:
-    """Return the requests of a pod, in the units of `amounts`."""
+    """Return the requests of a pod, in the units of `parse_amounts`."""
     wanted = {name: str(float(amount)) for name, amount in pod.requests.items()}
-    return {name: amount for name, amount in amounts(wanted).items() if amount}
+    return {name: amount for name, amount in parse_amounts(wanted).items() if amount}
 
 
 def _amounts_text(pod: PodNeeds) -> str:
@@ -146,7 +151,7 @@ def _free(node: Object, pods: Iterable[Object]) -> dict[str, int]:
     for pod in pods:
         if is_daemon(pod):
             used.update(pod_requests(pod))
-    allocatable = amounts((node.get("status") or {}).get("allocatable") or {})
+    allocatable = parse_amounts((node.get("status") or {}).get("allocatable") or {})
     return {name: amount - used[name] for name, amount in allocatable.items()}
 
 
@@ -159,7 +164,7 @@ def _drop_passing_taints(node: Object) -> Object:
     return {**node, "spec": spec}
 
 
-def admits(node: Object, pod: Mapping[str, Any]) -> bool:
+def admits_pod(node: Object, pod: Mapping[str, Any]) -> bool:
     """Return whether a node's labels, taints and cordon admit a pod; its affinity is ignored."""
     labels = (node.get("metadata") or {}).get("labels") or {}
     if not (pod.get("nodeSelector") or {}).items() <= labels.items():

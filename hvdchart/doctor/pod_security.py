@@ -197,7 +197,7 @@ def policy_version(labels: Mapping[str, str], server: str) -> int:
     return min([int(match[1]) for match in found if match], default=NEWEST)
 
 
-def violations(pod: Pod, version: int = NEWEST) -> Iterator[Violation]:
+def find_violations(pod: Pod, version: int = NEWEST) -> Iterator[Violation]:
     """Yield the fields of a pod that need a less strict level than `restricted`.
 
     `pod` is a pod, or the template of one. `version` is the minor version of the standards.

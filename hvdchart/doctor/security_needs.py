@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvdchart.doctor.needs import Values
-from hvdchart.doctor.pod_security import LEVELS, NEWEST, Path, Pod, violations
+from hvdchart.doctor.pod_security import LEVELS, NEWEST, Path, Pod, find_violations
 from hvdchart.values.merge import merged_groups
 
 _CONTEXT = "securityContext"
@@ -60,12 +60,12 @@ def security_needs(values: Values, version: int = NEWEST) -> dict[str, str]:
 
 def _named_violations(values: Values, version: int) -> Iterator[tuple[str, str]]:
     for pod in _release_pods(values):
-        for each in violations(pod.template, version):
+        for each in find_violations(pod.template, version):
             yield pod.name_of(each.path), each.needs
     for item in values.get("extraObjects") or ():
         name = f"{item.get('kind')} {item['metadata'].get('name')} of `extraObjects`"
         for template in _templates_in(item):
-            for each in violations(template, version):
+            for each in find_violations(template, version):
                 yield name, each.needs
 
 

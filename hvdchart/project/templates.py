@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdchart.chart_files import chart_dir, example
+from hvdchart.chart_files import chart_dir, read_example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
 from hvdchart.script.default_images import choose_default_image
@@ -169,8 +169,8 @@ def _make_files(
     more = f" Packages of your own go into {package_files}."
     about = f"It {template.about}"
     # Its docstring describes how to run it.
-    files = {"train.py": example(template.example).replace(template.example, "train.py")}
-    files |= {module: example(module) for module in template.modules}
+    files = {"train.py": read_example(template.example).replace(template.example, "train.py")}
+    files |= {module: read_example(module) for module in template.modules}
     files[SPEC_NAME] = _SPEC_TEXT.format(name=_quote(name), image=shown_image, command=words)
     files["README.md"] = _README_TEXT.format(
         name=name, about=about, image=image, needs=template.needs, more=more

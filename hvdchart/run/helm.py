@@ -166,7 +166,7 @@ def render_manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     return helm.call(name, namespace, run).decode()
 
 
-def upgrade(
+def upgrade_release(
     name: str,
     namespace: str,
     values: Object,
@@ -178,9 +178,8 @@ def upgrade(
     """Run `helm upgrade --install` with these values only; return the release's revision.
 
     Does not use --wait and --atomic: Helm would wait for the training to end, time out after 5
-    minutes and roll back a run that is training. `hvdchart.run.follow.logs.follow` waits for the
-    run instead. Without `is_validated`, fields that Kubernetes does not know are dropped silently.
-    Raises HelmError.
+    minutes and roll back a run that is training. `follow_logs` waits for the run instead. Without
+    `is_validated`, fields that Kubernetes does not know are dropped silently. Raises HelmError.
     """
     # pyhelm3's own disable_validation adds each character of it as a separate argument.
     options = () if is_validated else ("--disable-openapi-validation",)
@@ -188,7 +187,7 @@ def upgrade(
     return int(helm.call(name, namespace, command)["version"])
 
 
-def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
+def preview_upgrade(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
     """Return the current manifests of a release, empty without one, and those of `deploy`.
 
     The API server checks the latter, and nothing is changed. Secrets are left out. Raises
@@ -273,7 +272,7 @@ def release_values(name: str, namespace: str, helm: Helm) -> Object:
     return values
 
 
-def undeploy(name: str, namespace: str, helm: Helm) -> None:
+def uninstall_release(name: str, namespace: str, helm: Helm) -> None:
     """Run `helm uninstall`, and wait until it is done. Raises NoRunError and HelmError."""
     command = _Command(helm).uninstall(name, namespace=namespace, wait=True)
     helm.call(name, namespace, command)

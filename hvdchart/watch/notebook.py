@@ -19,7 +19,7 @@ from hvdchart.errors import HvdchartError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.state.ranks import begins_rank
-from hvdchart.watch.page import page
+from hvdchart.watch.page import write_page
 from hvdchart.watch.updates import follow_views
 from hvdchart.watch.view_model import View
 
@@ -60,7 +60,7 @@ class Widget:
         )
         height += _CURVE_PIXELS * (len(view.losses) > 1) + _TIME_LINE_PIXELS * bool(view.spans)
         height += (_TABLE_PIXELS + _ROW_PIXELS * rows) * bool(rows)
-        frame = escape(page(view, widget=True))
+        frame = escape(write_page(view, widget=True))
         style = f"width: 100%; height: {height}px; border: 0"
         title = escape(f"run {view.name}")
         return (

@@ -29,7 +29,7 @@ class Section:
     text: str
 
 
-def page(
+def write_page(
     view: View, *, live: bool = False, widget: bool = False, sections: Sequence[Section] = ()
 ) -> str:
     """Return the page for a view; `live`: it follows the events of its server.
@@ -44,11 +44,11 @@ def page(
         "sections": [{"title": section.title, "text": section.text} for section in sections],
     }
     filled = {
-        "policy": escape(policy()),
+        "policy": escape(content_policy()),
         "title": escape(f"{view.name}: {view.state}"),
         "style": _read("page.css"),
         "script": _read("page.js"),
-        "data": document(data),
+        "data": embed_json(data),
     }
     text = _read("page.html")
     # Replace all in one pass: an inserted text may itself contain such a name.
@@ -59,7 +59,7 @@ def page(
     return head
 
 
-def policy() -> str:
+def content_policy() -> str:
     """Return the Content-Security-Policy of the page."""
     rules = {
         "default-src": "'none'",
@@ -72,7 +72,7 @@ def policy() -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-def document(data: object) -> str:
+def embed_json(data: object) -> str:
     """Return data as JSON on one line, escaped so that it is safe within HTML."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

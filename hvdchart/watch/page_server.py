@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from hvdchart.watch.page import document, page, policy
+from hvdchart.watch.page import content_policy, embed_json, write_page
 from hvdchart.watch.view_model import View
 
 _ADDRESS = "127.0.0.1"
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._answer(HTTPStatus.NOT_FOUND, "open the address that hvdchart printed\n")
         elif rest == "":
-            self._answer(HTTPStatus.OK, page(self.server.view, live=True), "text/html")
+            self._answer(HTTPStatus.OK, write_page(self.server.view, live=True), "text/html")
         elif rest == "events":
             self._send_events()
         else:
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _head(self, status: HTTPStatus, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Security-Policy", f"{policy()}; frame-ancestors 'none'")
+        self.send_header("Content-Security-Policy", f"{content_policy()}; frame-ancestors 'none'")
         self.send_header("Cache-Control", "no-store")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
                     view = server.view
                     is_new = server.version != sent
                     sent = server.version
-                text = f"data: {document(view.document())}\n\n" if is_new else ":\n\n"
+                text = f"data: {embed_json(view.document())}\n\n" if is_new else ":\n\n"
                 self.wfile.write(text.encode())
                 self.wfile.flush()
         except OSError:

@@ -20,7 +20,7 @@ from hvdchart.run.state.status_text import event_lines
 from hvdchart.text import plain_line, yaml_text
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.masking import Masker
-from hvdchart.watch.page import Section, page
+from hvdchart.watch.page import Section, write_page
 
 # The number of last lines of a master's and of a worker's log, the maximum number of characters of
 # a line, and the maximum number of pods whose logs a report has.
@@ -51,7 +51,7 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
         Section("Record of the run", yaml_text(masker.document(dict(run.record)))),
         Section("Versions", yaml_text(_versions(cluster, release))),
     ]
-    return page(view, sections=[section for section in sections if section.text])
+    return write_page(view, sections=[section for section in sections if section.text])
 
 
 def _values(release: Release, cluster: Cluster, helm: Helm, masker: Masker) -> str:

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from hvdchart.run.state.progress import duration
+from hvdchart.run.state.progress import duration_text
 from hvdchart.text import percent_range
 from hvdchart.watch.view_model import Mark, Row, View
 
@@ -50,7 +50,7 @@ _NARROW_CHARACTERS = 60
 _WIDE_CHARACTERS = 100
 
 
-def sparkline(values: Sequence[float], width: int, height: int = 1) -> list[str]:
+def draw_sparkline(values: Sequence[float], width: int, height: int = 1) -> list[str]:
     """Return the curve of some numbers in block characters: `height` lines, the top one first.
 
     The lowest value also has a block, to differ from a missing value. Without values, the lines are
@@ -135,7 +135,7 @@ def _head(view: View, width: int) -> RenderableType:
     if view.attempt > 1:
         right.append(f"  attempt {view.attempt} of {view.attempts}", style="dim")
     if view.seconds is not None:
-        right.append(f"  {duration(view.seconds)}", style="dim")
+        right.append(f"  {duration_text(view.seconds)}", style="dim")
     grid = Table.grid(expand=True)
     grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     grid.add_column(justify="right", no_wrap=True)
@@ -183,7 +183,7 @@ def _curve(view: View, width: int) -> list[RenderableType]:
         return []
     values = [loss for _, loss in losses]
     label = f"loss {values[0]:.4g} → {values[-1]:.4g}"
-    rows = sparkline(values, width, _CURVE_LINES)
+    rows = draw_sparkline(values, width, _CURVE_LINES)
     return [Text(""), Text(label, style="dim"), Text("\n".join(rows), style="cyan")]
 
 

@@ -1,7 +1,7 @@
 """Follow a run as views: yield one now, and another one after each change.
 
-The objects and the log come from `hvdchart.run.follow.logs.follow`, the figures of the ranks from
-`top`'s probe. Threads put what they read on one queue; the reader of the queue builds the view.
+The objects and the log come from `hvdchart.run.follow.logs`, the figures of the ranks from `top`'s
+probe. Threads put what they read on one queue; the reader of the queue builds the view.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from http import HTTPStatus
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.follow.changes import Follower
-from hvdchart.run.follow.logs import LOG_TAIL_LINES, LogLine, created_at, follow, last_lines
+from hvdchart.run.follow.logs import LOG_TAIL_LINES, LogLine, created_at, follow_logs, last_lines
 from hvdchart.run.inside.top import Usage, read_usage
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster
@@ -107,7 +107,7 @@ class _Readers:
 
     def _read_run(self, name: str, component: str) -> None:
         put = self.follower.put
-        for line in follow(
+        for line in follow_logs(
             self.cluster, name, tail=LOG_TAIL_LINES, component=component, warnings=True, seen=put
         ):
             put(line)

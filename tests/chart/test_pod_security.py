@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdchart.doctor.pod_security import LEVELS, violations
+from hvdchart.doctor.pod_security import LEVELS, find_violations
 from hvdchart.doctor.security_needs import security_needs
 from hvdchart.spec.values_schema import default_values
 from hvdchart.values.merge import merge_values
@@ -25,7 +25,7 @@ def level_of(needs: list[str]) -> str:
 
 def level_of_pods(manifests: list[Manifest], version: int) -> str:
     templates = pod_templates(manifests).values()
-    found = (violation for pod in templates for violation in violations(pod, version))
+    found = (violation for pod in templates for violation in find_violations(pod, version))
     return level_of([violation.needs for violation in found])
 
 

@@ -17,7 +17,14 @@ from typing import Any, TypeAlias
 from hvd_pods.shared.run import Run
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.change.losses import find_loss
-from hvdchart.run.helm import Helm, foreign_chart, last_revision, release_values, undeploy, upgrade
+from hvdchart.run.helm import (
+    Helm,
+    foreign_chart,
+    last_revision,
+    release_values,
+    uninstall_release,
+    upgrade_release,
+)
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import find_leftovers, newest_run, present_run, read_release
@@ -80,7 +87,7 @@ def check_is_own(cluster: Cluster, name: str, helm: Helm) -> None:
     refuse_other_chart(newest_run(cluster, name), namespace, helm, remedy)
 
 
-def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
+def remove_release(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     """Uninstall a release, and wait until its objects are deleted.
 
     Also deletes and returns objects that Helm does not know: an interrupted upgrade leaves objects
@@ -88,7 +95,7 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     if Helm knows no release and its run is active, and HelmError.
     """
     try:
-        undeploy(name, cluster.namespace, helm)
+        uninstall_release(name, cluster.namespace, helm)
         rest = find_leftovers(cluster, name)
     except NoRunError:
         rest = find_leftovers(cluster, name)
@@ -145,7 +152,7 @@ def remove_failed_install(cluster: Cluster, name: str, helm: Helm) -> bool:
     revision = last_revision(name, cluster.namespace, helm)
     if revision is None or not revision.is_failed_install:
         return False
-    remove(cluster, name, helm)
+    remove_release(cluster, name, helm)
     return True
 
 
@@ -234,4 +241,4 @@ def _change(cluster: Cluster, name: str, helm: Helm, changes: Object, values: Ob
         else:
             changed[key] = value
     # The API server accepted these fields before.
-    upgrade(name, cluster.namespace, changed, helm, is_validated=False)
+    upgrade_release(name, cluster.namespace, changed, helm, is_validated=False)

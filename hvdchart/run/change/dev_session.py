@@ -10,7 +10,7 @@ from hvdchart.errors import FileError, HvdchartError
 from hvdchart.plan.model import Plan
 from hvdchart.run.change.session import Session
 from hvdchart.run.follow.lines import readable_lines
-from hvdchart.run.follow.logs import LogLine, follow
+from hvdchart.run.follow.logs import LogLine, follow_logs
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import newest_run
@@ -202,7 +202,7 @@ class _Log:
 
     def _lines(self) -> Iterator[LogLine]:
         earlier = frozenset(self.printed)
-        for line in follow(self._cluster, self._name, component="master", seen=self._look):
+        for line in follow_logs(self._cluster, self._name, component="master", seen=self._look):
             # The pods of previous runs are deleted a moment later.
             if line.pod not in earlier | self._muted:
                 self.printed.add(line.pod)

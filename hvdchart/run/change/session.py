@@ -16,8 +16,8 @@ from typing import Self
 from hvd_pods.shared.contract import RENEWED, SESSION
 from hvd_pods.shared.record import LEASE_KEPT, RecordKey
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, NoRunError
-from hvdchart.run.change.control import remove
-from hvdchart.run.helm import Helm, last_revision, release_session, upgrade
+from hvdchart.run.change.control import remove_release
+from hvdchart.run.helm import Helm, last_revision, release_session, upgrade_release
 from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
@@ -76,7 +76,7 @@ class Session:
         session = {"leaseSeconds": LEASE_SECONDS, **(values.get("session") or {}), "id": self._id}
         self.is_begun = True
         try:
-            upgrade(
+            upgrade_release(
                 self._name,
                 self._cluster.namespace,
                 {**values, "session": session},
@@ -142,7 +142,7 @@ class Session:
         if is_own:
             # Another user may have removed it.
             with suppress(NoRunError):
-                remove(self._cluster, self._name, self._helm)
+                remove_release(self._cluster, self._name, self._helm)
         else:
             self._report(f"release {self._name} is another command's by now, and stays")
         self.is_begun = False

@@ -76,8 +76,8 @@ def read_logged_lines(
 ) -> Iterator[LogLine]:
     """Yield the lines logged so far, or in the last `since` seconds, pod by pod.
 
-    `tail` is the number of last lines of each pod. `component` selects the pods, as in `follow`.
-    Raises ClusterError when the API server refuses a request.
+    `tail` is the number of last lines of each pod. `component` selects the pods, as in
+    `follow_logs`. Raises ClusterError when the API server refuses a request.
     """
     for pod in read_release(cluster, release).pods:
         if has_log(pod) and component in ("", component_of(pod)):
@@ -101,7 +101,7 @@ def created_at(item: Object) -> str:
     return str(item["metadata"].get("creationTimestamp", ""))
 
 
-def follow(
+def follow_logs(
     cluster: Cluster,
     release: str,
     *,

@@ -11,7 +11,7 @@ from hvd_pods.shared.gpu_sample import GPU_SAMPLE
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.state.view import RunView
-from hvdchart.text import percent_range, table
+from hvdchart.text import format_table, percent_range
 
 # The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
 # memory in bytes.
@@ -127,7 +127,7 @@ def usage_table(usages: Sequence[Usage]) -> list[str]:
             speed = f"{values['samples_per_second']:.1f}" if "samples_per_second" in values else "-"
             rows.append((*cells, rank, step, speed))
             cells = ("",) * len(cells)
-    return table(rows)
+    return format_table(rows)
 
 
 def _gpu_cells(usage: Usage) -> tuple[str, str]:

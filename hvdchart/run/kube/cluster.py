@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import ApiClient, Lines, RefusedError, unless_refused
-from hvdchart.run.state.release import Object, lacks_image, selector
+from hvdchart.run.state.release import Object, lacks_image, release_selector
 
 # The API group of each kind of object that the chart creates. If two groups have a kind of the same
 # name, the group follows the name after a dot.
@@ -97,7 +97,7 @@ class Cluster:
 
     def services(self, release: str) -> list[Object]:
         """Return the Services of a release."""
-        return self.objects("services", selector(release))
+        return self.objects("services", release_selector(release))
 
     def watch(
         self, kind: str, seconds: int, release: str = "", field: str = ""
@@ -108,7 +108,7 @@ class Cluster:
         of the change (ADDED, MODIFIED or DELETED).
         """
         action = f"watch {kind} in namespace {self.namespace}"
-        labels = selector(release) if release else ""
+        labels = release_selector(release) if release else ""
         query = {"labelSelector": labels, "fieldSelector": field}
         return self._api.watch(action, self._path(kind), seconds, query)
 

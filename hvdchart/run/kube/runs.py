@@ -13,7 +13,13 @@ from hvd_pods.shared.contract import INSTANCE_LABEL
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import CHARTS_KINDS, Cluster
-from hvdchart.run.state.release import CHART_SELECTOR, Object, Release, event_order, selector
+from hvdchart.run.state.release import (
+    CHART_SELECTOR,
+    Object,
+    Release,
+    event_order,
+    release_selector,
+)
 from hvdchart.run.state.view import RunView
 from hvdchart.text import join_names
 
@@ -28,7 +34,9 @@ def read_release(cluster: Cluster, name: str) -> Release:
 
     A release that does not exist has no objects.
     """
-    jobs, stateful_sets, pods = (cluster.objects(kind, selector(name)) for kind in _RUN_KINDS)
+    jobs, stateful_sets, pods = (
+        cluster.objects(kind, release_selector(name)) for kind in _RUN_KINDS
+    )
     release = Release(name, jobs, stateful_sets, pods)
     # Kubernetes deletes events after a time.
     events = sorted(filter(release.has_event, cluster.objects("events")), key=event_order)
@@ -118,7 +126,9 @@ def find_leftovers(cluster: Cluster, release: str) -> list[tuple[str, Object]]:
     """
     rest = []
     for kind in CHARTS_KINDS:
-        items: list[Object] = unless_refused(partial(cluster.objects, kind, selector(release)), [])
+        items: list[Object] = unless_refused(
+            partial(cluster.objects, kind, release_selector(release)), []
+        )
         for item in items:
             notes = item["metadata"].get("annotations") or {}
             is_own = (

@@ -24,7 +24,7 @@ class Judgement(NamedTuple):
     remedy: str = ""
 
 
-def judge(run: NewestRun) -> Judgement:
+def judge_run(run: NewestRun) -> Judgement:
     """Return the state of a run with its reason and remedy."""
     job = run.job
     record = run.record

@@ -39,7 +39,7 @@ def pod_requests(pod: Object) -> dict[str, int]:
     for container in spec.get("containers") or []:
         running.update(_requests(container))
     total = {name: max(running[name], largest.get(name, 0)) for name in {*running, *largest}}
-    for name, amount in amounts(spec.get("overhead") or {}).items():
+    for name, amount in parse_amounts(spec.get("overhead") or {}).items():
         total[name] = total.get(name, 0) + amount
     return total
 
@@ -59,10 +59,10 @@ def _requests(container: Object) -> dict[str, int]:
     """Return a container's requests; Kubernetes uses the limit for a missing request."""
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
-    return amounts({**limits, **(resources.get("requests") or {})})
+    return parse_amounts({**limits, **(resources.get("requests") or {})})
 
 
-def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+def parse_amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     """Return quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
     numbers = {}
     for name, text in quantities.items():

@@ -60,9 +60,9 @@ class Progress:
             digits = ".0f" if speed >= 100 else ".3g"
             parts.append(f"{speed:{digits}} samples/s")
         if not is_over and self.idle_seconds > _LATE_STEP_SECONDS:
-            parts.append(f"no step for {duration(self.idle_seconds)}")
+            parts.append(f"no step for {duration_text(self.idle_seconds)}")
         elif not is_over and self.seconds_left is not None:
-            parts.append(f"about {duration(self.seconds_left)} left")
+            parts.append(f"about {duration_text(self.seconds_left)} left")
         return ", ".join(parts)
 
 
@@ -83,7 +83,7 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
     )
 
 
-def duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Format a duration with a suitable unit: 40 s, 4 min, 2.5 h, 3.1 d."""
     if seconds < 2 * _MINUTE_SECONDS:
         return f"{seconds:.0f} s"

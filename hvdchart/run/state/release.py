@@ -87,7 +87,7 @@ def is_ready(pod: Object) -> bool:
     return condition_of(pod, "Ready") is not None
 
 
-def selector(name: str) -> str:
+def release_selector(name: str) -> str:
     """Return the label selector of a release's objects."""
     return f"{CHART_SELECTOR},{INSTANCE_LABEL}={name}"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvd_pods.shared.untrusted import one_line
 from hvdchart.quantity import pluralize
-from hvdchart.run.state.progress import duration
+from hvdchart.run.state.progress import duration_text
 from hvdchart.run.state.release import Object, event_time
 from hvdchart.run.state.stalls import seconds_of
 from hvdchart.run.state.status import Status
-from hvdchart.text import table
+from hvdchart.text import format_table
 
 # Characters of a reason: the maximum length of a container's last message.
 MAX_REASON_CHARACTERS = 4096
@@ -40,7 +40,7 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
     yield from _pod_lines(status)
     target = f"{status.name} -n {namespace}"
     if status.workers_left:
-        yield f"its workers are still there; to remove them: {removal(status, namespace)}"
+        yield f"its workers are still there; to remove them: {removal_command(status, namespace)}"
     if status.failed_rank is not None:
         yield f"next: hvdchart logs {target} --rank {status.failed_rank}"
     elif status.job:
@@ -52,7 +52,7 @@ def _head(status: Status, now: float | None) -> str:
     text = f"{status.name}: {status.state}"
     seconds = None if now is None else status.seconds(now)
     if seconds is not None:
-        text += f" {'after' if status.over else 'for'} {duration(seconds)}"
+        text += f" {'after' if status.over else 'for'} {duration_text(seconds)}"
     if status.is_active and status.state != "finishing":
         text += f", {status.workers_ready} of {status.workers_wanted} workers up"
         if status.spares_wanted:
@@ -68,10 +68,10 @@ def _describe_wait(status: Status, now: float | None) -> str:
         return ""
     # The detection takes a while, and the record is a few seconds old.
     seconds = max(0.0, now - status.stall.since)
-    text = f" for at least {duration(seconds)}"
+    text = f" for at least {duration_text(seconds)}"
     if status.progress:
         idle = max(seconds, status.progress.idle_seconds)
-        text += f", without a step for {duration(idle)}"
+        text += f", without a step for {duration_text(idle)}"
     return text
 
 
@@ -91,7 +91,7 @@ def _pod_lines(status: Status) -> Iterator[str]:
         yield f"  {len(pods) - len(shown)} {other}pods run; -o json lists all"
 
 
-def removal(status: Status, namespace: str) -> str:
+def removal_command(status: Status, namespace: str) -> str:
     """Return the command that removes the workers of a run that is not active."""
     how = "stop" if status.over else "undeploy"
     return f"hvdchart {how} {status.name} -n {namespace}"
@@ -112,9 +112,9 @@ def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) ->
             workers += f"+{run.spares_ready}/{run.spares_wanted}"
         attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
         began = seconds_of(run.started)
-        age = duration(max(now - began, 0)) if began else "-"
+        age = duration_text(max(now - began, 0)) if began else "-"
         lasted = run.seconds(now)
-        took = "-" if lasted is None else duration(lasted)
+        took = "-" if lasted is None else duration_text(lasted)
         step = "-"
         loss = "-"
         if run.progress:
@@ -124,7 +124,7 @@ def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) ->
         reason = one_line(run.reason, MAX_REASON_CHARACTERS)
         shown = (workers, attempt, age, took, step, loss, reason)
         rows.append((namespace, run.name, run.state, *shown))
-    return table(rows)
+    return format_table(rows)
 
 
 def event_lines(events: Iterable[Object]) -> Iterator[str]:

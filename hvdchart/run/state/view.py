@@ -8,7 +8,7 @@ from functools import cached_property
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.untrusted import MAX_COUNTED, parse_count
 from hvdchart.errors import ClusterError
-from hvdchart.run.state.judge import is_stuck, judge
+from hvdchart.run.state.judge import is_stuck, judge_run
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.phases import Phase, find_phase
 from hvdchart.run.state.progress import Progress, read_progress
@@ -52,7 +52,7 @@ class RunView(NewestRun):
     @cached_property
     def status(self) -> Status:
         """Its state, with the reason and what to do."""
-        state, reason, remedy = judge(self)
+        state, reason, remedy = judge_run(self)
         metadata = self.job["metadata"] if self.job else {}
         workers = self.workers
         progress = self.progress

@@ -14,10 +14,10 @@ from devtools.common.waiting import wait_until
 from hvdchart.bench.scaling import (
     Measurement,
     bench_plan,
+    describe_placement,
+    make_rows,
     mean_and_interval,
     place_text,
-    placement,
-    rows,
     turns_of,
 )
 from hvdchart.errors import RunFailedError
@@ -75,7 +75,7 @@ def test_the_run_starts_the_driver_with_the_benchmark_once(values: dict[str, Any
 def of_two_sizes() -> list[dict[str, Any]]:
     """The rows of a machine that becomes three times as fast; two workers reach 90 % each time."""
     speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
-    return rows([Measurement(turn, size, 2 * size, speed) for turn, size, speed in speeds])
+    return make_rows([Measurement(turn, size, 2 * size, speed) for turn, size, speed in speeds])
 
 
 def test_speed_is_the_mean_of_the_turns(of_two_sizes: list[dict[str, Any]]) -> None:
@@ -108,7 +108,7 @@ def test_figures_of_workers_with_different_images_are_not_compared() -> None:
     workers = [worker(0), worker(1)]
     workers[1]["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:2"
     with pytest.raises(RunFailedError, match=r"\(team/train@sha256:1, .*:2\)"):
-        placement(workers)
+        describe_placement(workers)
 
 
 pytestmark = pytest.mark.timeout(120)

@@ -22,7 +22,7 @@ import cloudpickle
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvdchart.calls.connection import Connection, RemoteTraceback, pack
+from hvdchart.calls.connection import Connection, RemoteTraceback, pack_call
 from hvdchart.calls.in_pod import call_server, rank, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from tests.unit.hvdchart.calls.pod import (
@@ -59,7 +59,7 @@ def call(
 ) -> tuple[list[Any], str]:
     """The results of a call, and the output of its ranks."""
     output: list[str] = []
-    results = connection.call(pack(function, args, {}).content, 2, seconds, output.append)
+    results = connection.call(pack_call(function, args, {}).content, 2, seconds, output.append)
     return results, "".join(output)
 
 
@@ -160,7 +160,7 @@ def test_last_words_of_a_rank_that_crashes_arrive(connection: Connection) -> Non
 
     output: list[str] = []
     with pytest.raises(RunFailedError):
-        connection.call(pack(crash, (), {}).content, 2, None, output.append)
+        connection.call(pack_call(crash, (), {}).content, 2, None, output.append)
     assert "last words" in "".join(output)
 
 
@@ -378,7 +378,7 @@ def test_server_fails_when_its_caller_misses_a_worker(tmp_path: Path) -> None:
 )
 def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> None:
     with pytest.raises(CallError, match=f"(?s)give_back.*{says}"):
-        pack(give_back, [argument], {})
+        pack_call(give_back, [argument], {})
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> 
 )
 def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says: str) -> None:
     with pytest.raises(CallError, match=says):
-        pack(function, args, kwargs)
+        pack_call(function, args, kwargs)
 
 
 HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())

@@ -14,7 +14,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import is_alive
 from hvdchart.errors import HelmError
-from hvdchart.run.helm import Helm, upgrade
+from hvdchart.run.helm import Helm, upgrade_release
 from hvdchart.run.helm_process import WAITING
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
@@ -113,7 +113,7 @@ def test_each_known_failure_has_a_remedy(helm: StubProgram, message: str, remedy
     helm.answer("upgrade", errors=f"{message}\n", code=1)
     values = checked_values(planned("{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}"))
     with pytest.raises(HelmError) as raised:
-        upgrade("run", "team", values, Helm())
+        upgrade_release("run", "team", values, Helm())
     text = str(raised.value)
     assert text.startswith(f"helm upgrade: {message}{'; ' if remedy else ''}{remedy}")
     assert "\n" not in text

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hvdchart.watch.page import Section, page
+from hvdchart.watch.page import Section, write_page
 from hvdchart.watch.page_server import PageServer, serve_page
 from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
@@ -109,7 +109,7 @@ class _Outside(HTMLParser):
 
 
 def test_the_page_loads_nothing_from_anywhere() -> None:
-    text = page(sample.training_view())
+    text = write_page(sample.training_view())
     outside = _Outside()
     outside.feed(text)
     assert {"main", "script", "style"} <= outside.tags, "the page is empty"
@@ -155,7 +155,7 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 def test_a_browser_shows_the_use_of_gpus(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(page(sample.gpus_view()))
+    file.write_text(write_page(sample.gpus_view()))
     main = drawn(document_of(file.as_uri(), tmp_path / "profile"))
     assert "GPU memory" in main
     assert "62.0 Gi" in main
@@ -175,7 +175,9 @@ def test_a_narrow_page_cuts_no_rank_off(tmp_path: Path, width: int) -> None:
     """850 pixels are those of a notebook."""
     file = tmp_path / "page.html"
     # The policy of the page admits no script but its own.
-    text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(sample.gpus_view()))
+    text = re.sub(
+        '<meta http-equiv="Content-Security-Policy"[^>]*>', "", write_page(sample.gpus_view())
+    )
     file.write_text(text.replace("</body>", f"{MEASURE}</body>"))
     size = f"--window-size={width},900"
     shown = document_of(file.as_uri(), tmp_path / "profile", size)
@@ -196,7 +198,7 @@ def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     own = {"reason": EVIL, "remedy": EVIL, "log": (EVIL,), "marks": (mark,), "rows": rows}
     evil = replace(view, name=EVIL, namespace=EVIL, stall=stall, **own)  # type: ignore[arg-type]
     file = tmp_path / "page.html"
-    file.write_text(page(evil, sections=[Section(EVIL, EVIL)]))
+    file.write_text(write_page(evil, sections=[Section(EVIL, EVIL)]))
     shown = document_of(file.as_uri(), tmp_path / "profile")
     main = drawn(shown)
     assert not re.search(r"<(script|img)", main)

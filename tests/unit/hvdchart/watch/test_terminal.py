@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from rich.console import Console
 
-from hvdchart.watch.terminal import Screen, line_of, sparkline
+from hvdchart.watch.terminal import Screen, draw_sparkline, line_of
 from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
 
@@ -77,4 +77,4 @@ def test_what_is_no_terminal_gets_a_line() -> None:
 def test_a_sparkline_is_drawn_in_blocks(
     values: list[float], width: int, height: int, expected: list[str]
 ) -> None:
-    assert sparkline(values, width, height) == expected
+    assert draw_sparkline(values, width, height) == expected

@@ -11,7 +11,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.follow.changes import Follower, Pauses, wait_for_end, watch_run
-from hvdchart.run.follow.logs import follow
+from hvdchart.run.follow.logs import follow_logs
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, event, job
@@ -94,7 +94,10 @@ def test_a_watch_that_breaks_is_opened_again(cluster: Cluster) -> None:
     ("wait", "request_kinds"),
     [
         (lambda cluster: wait_for_end(cluster, "hvd"), ["pods list", "jobs watch"]),
-        (lambda cluster: list(follow(cluster, "hvd")), ["pods watch", "jobs watch", "log get"]),
+        (
+            lambda cluster: list(follow_logs(cluster, "hvd")),
+            ["pods watch", "jobs watch", "log get"],
+        ),
     ],
     ids=["status", "logs"],
 )

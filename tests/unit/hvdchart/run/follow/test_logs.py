@@ -9,7 +9,7 @@ import pytest
 
 from hvd_pods.shared.record import LEASE_KEPT
 from hvdchart.run.follow.changes import Pauses
-from hvdchart.run.follow.logs import LogLine, follow
+from hvdchart.run.follow.logs import LogLine, follow_logs
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
@@ -49,7 +49,7 @@ def texts(lines: Iterator[LogLine]) -> list[str]:
 
 
 def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd")
+    lines = follow_logs(Cluster.connect(), "hvd")
     assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
     training.log("hvd-worker-0", "w2")
     assert next(lines) == LogLine("hvd-worker-0", "w2")
@@ -64,7 +64,7 @@ def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
     training.put("pods", pod("hvd-worker-1", "worker", CREATING))
     # A pod that is deleted before its log is read.
     training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
-    lines = follow(Cluster.connect(), "hvd", tail=5)
+    lines = follow_logs(Cluster.connect(), "hvd", tail=5)
     seen = [next(lines), next(lines)]
     training.end_watches()
     training.log("hvd-worker-1", "late")
@@ -98,7 +98,7 @@ def test_log_goes_on_after_the_loss_of_its_connection(
     training: FakeCluster, failure: Failure, pauses: Pauses
 ) -> None:
     """The API server sends the lines of the last second again; equal lines may be among them."""
-    lines = follow(Cluster.connect(), "hvd", component="master", pauses=pauses)
+    lines = follow_logs(Cluster.connect(), "hvd", component="master", pauses=pauses)
     training.log("hvd-master-1-a", "m2", "m2", at=LATER)
     assert [next(lines).text for _ in range(3)] == ["m1", "m2", "m2"]
     training.break_log("hvd-master-1-a", failure)
@@ -124,13 +124,15 @@ def test_log_without_older_lines_goes_on_at_the_time_of_its_first_connection(
         finish(training, "the result")
 
     with meanwhile(end):
-        lines = list(follow(Cluster.connect(), "hvd", tail=0, component="master", pauses=PAUSES))
+        lines = list(
+            follow_logs(Cluster.connect(), "hvd", tail=0, component="master", pauses=PAUSES)
+        )
     assert [line.text for line in lines] == ["between", "the result"]
 
 
 def test_log_of_an_ended_run_is_read_to_its_end(training: FakeCluster) -> None:
     """Its connection ends just before."""
-    lines = follow(Cluster.connect(), "hvd", component="master", pauses=PAUSES)
+    lines = follow_logs(Cluster.connect(), "hvd", component="master", pauses=PAUSES)
     assert next(lines).text == "m1"
     training.put("jobs", DONE)
     training.break_log("hvd-master-1-a")
@@ -142,14 +144,14 @@ def test_log_of_an_ended_container_may_end_without_a_line_end(training: FakeClus
     content = faults.text(200, f"{LATER} first\n{LATER} last")
     training.fail("GET", "core/pods/hvd-master-1-a/log", content)
     training.put("pods", pod("hvd-master-1-a", "master", terminated(0)))
-    lines = follow(Cluster.connect(), "hvd", component="master", pauses=PAUSES)
+    lines = follow_logs(Cluster.connect(), "hvd", component="master", pauses=PAUSES)
     assert [next(lines).text, next(lines).text] == ["first", "last"]
     training.put("jobs", DONE)
     assert list(lines) == []
 
 
 def test_log_goes_on_with_the_next_container_and_the_next_pod(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd", component="worker", pauses=PAUSES)
+    lines = follow_logs(Cluster.connect(), "hvd", component="worker", pauses=PAUSES)
     assert next(lines).text == "w1"
     training.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
     training.log("hvd-worker-0", "w2", end=True)
@@ -183,7 +185,7 @@ def test_run_is_followed_to_its_end_without_a_log_that_cannot_be_read(
         finish(training, "the result")
 
     with meanwhile(end):
-        lines = list(follow(Cluster.connect(), "hvd", pauses=IMPATIENT))
+        lines = list(follow_logs(Cluster.connect(), "hvd", pauses=IMPATIENT))
     reason = f"cannot read the log of pod {pod_name} in namespace team: no route to host (HTTP 500)"
     told = {"hvd-worker-0": ["w1"], "hvd-master-1-a": ["m1", "the result"], pod_name: [reason]}
     for name, expected in told.items():
@@ -197,7 +199,7 @@ def test_log_that_could_not_be_read_goes_on_when_its_container_runs(
     """Just after the restart of a container, the API server refuses to read its log."""
     failure = faults.status(400, "is waiting to start: ContainerCreating")
     training.fail("GET", f"core/pods/{pod_name}/log", failure)
-    lines = follow(Cluster.connect(), "hvd", pauses=IMPATIENT)
+    lines = follow_logs(Cluster.connect(), "hvd", pauses=IMPATIENT)
     texts = [next(lines).text for _ in range(3)]
     assert sorted(text for text in texts if "ContainerCreating" not in text) == ["m1", "w1"]
     finish(training, "the result")
@@ -208,7 +210,7 @@ def test_log_of_a_pod_that_is_gone_is_known_by_the_status(training: FakeCluster)
     """A proxy may answer with a text of its own."""
     training.refusals["log get"] = (404, "no such page")
     finish(training)
-    assert list(follow(Cluster.connect(), "hvd")) == []
+    assert list(follow_logs(Cluster.connect(), "hvd")) == []
 
 
 def test_other_refusal_that_speaks_of_something_not_found_is_reported(
@@ -216,7 +218,7 @@ def test_other_refusal_that_speaks_of_something_not_found_is_reported(
 ) -> None:
     training.refusals["log get"] = (500, 'service "checks" not found')
     finish(training)
-    (line,) = follow(Cluster.connect(), "hvd", component="master", pauses=IMPATIENT)
+    (line,) = follow_logs(Cluster.connect(), "hvd", component="master", pauses=IMPATIENT)
     assert "checks" in line.text
 
 
@@ -225,7 +227,7 @@ def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> No
     older = job(("Complete", "", ""), name="hvd-master-0", created="2025-01-01T00:00:00Z")
     deleting = {**older, "metadata": {**older["metadata"], "deletionTimestamp": "2026"}}
     training.put("jobs", deleting)
-    lines = follow(Cluster.connect(), "hvd", component="master")
+    lines = follow_logs(Cluster.connect(), "hvd", component="master")
     assert next(lines).text == "m1"
     # An upgrade deletes the older run's Job, which does not end the new run.
     training.remove("jobs", "hvd-master-0")
@@ -254,7 +256,7 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
         warning("FailedMount", "new", at="2026-01-01T10:00:02Z"),
         warning("FailedMount", "last"),
     )
-    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    lines = follow_logs(Cluster.connect(), "hvd", component="none", warnings=True)
     assert next(lines) == LogLine("hvd-worker-0", "FailedMount: new")
     assert next(lines) == LogLine("hvd-worker-0", "FailedMount: last")
     finish(training)
@@ -276,7 +278,7 @@ def test_secret_that_comes_a_moment_later_is_no_warning(
     failed = event("hvd-worker-0", "Pod", "FailedMount", message, at="2026-01-01T10:00:01Z")
     last = event("hvd-worker-0", "Pod", "Other", "last", name="z")
     training.put("events", {**failed, "firstTimestamp": since}, last)
-    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    lines = follow_logs(Cluster.connect(), "hvd", component="none", warnings=True)
     assert (next(lines).text == f"FailedMount: {message}") is is_reported
     finish(training)
     assert len(list(lines)) == is_reported
@@ -286,7 +288,7 @@ def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: Fake
     fake_cluster.put("jobs", job())
     fake_cluster.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
     fake_cluster.log("hvd-worker-0", "w1", end=True)
-    lines = follow(Cluster.connect(), "hvd")
+    lines = follow_logs(Cluster.connect(), "hvd")
     assert next(lines) == LogLine("hvd-worker-0", "w1")
     fake_cluster.log("hvd-master-1-a", "m1")
     fake_cluster.put("pods", MASTER)
@@ -298,7 +300,7 @@ def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: Fake
 def test_follow_ends_with_the_run_whose_master_stays_for_the_next_one(
     training: FakeCluster,
 ) -> None:
-    lines = follow(Cluster.connect(), "hvd", component="master")
+    lines = follow_logs(Cluster.connect(), "hvd", component="master")
     assert next(lines).text == "m1"
     training.log("hvd-master-1-a", "m2")
     record = {"job": JOB, "state": "Finished", "lease": LEASE_KEPT}
