@@ -53,10 +53,10 @@ def file_difference(path: Path, text: str) -> str:
     Raises FileError when the file cannot be read.
     """
     try:
-        old = path.read_text("utf-8") if path.exists() else ""
+        file_text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: cannot read: {error}") from error
-    return text_difference(old, text, str(path), "rendered")
+    return text_difference(file_text, text, str(path), "rendered")
 
 
 def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:

@@ -44,7 +44,7 @@ def choose_sizes(workers: int, requested: Sequence[int]) -> list[int]:
 
     Raises SpecError for a number that is not from 1 to `workers`.
     """
-    powers = {2**n for n in range(workers.bit_length())}
+    powers = {2**exponent for exponent in range(workers.bit_length())}
     chosen = sorted(set(requested) or powers | {workers})
     wrong = [size for size in chosen if not 1 <= size <= workers]
     if wrong:

@@ -174,7 +174,7 @@ class CallRelease:
             if status.over or _last_change(run) != self._changed:
                 reason = run.release.record.get(RecordKey.REASON) or status.reason
                 return one_line(self._words(reason) or str(error))
-            gone = [name for name, each in self._workers.items() if workers.get(name) != each]
+            gone = [name for name, known in self._workers.items() if workers.get(name) != known]
             if gone and not is_lost:
                 # The caller sees the loss before the master, which may still wait for the host's
                 # answer.

@@ -116,12 +116,12 @@ def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
         if pooled is None:
             pooled = _Pooled(Caller(**arguments))
             idle = {
-                other: pooled_caller
-                for other, pooled_caller in _pool.items()
+                idle_key: pooled_caller
+                for idle_key, pooled_caller in _pool.items()
                 if not pooled_caller.calls
             }
-            for other in idle:
-                del _pool[other]
+            for idle_key in idle:
+                del _pool[idle_key]
             _pool[key] = pooled
         pooled.caller.output = arguments["output"]
         pooled.calls += 1

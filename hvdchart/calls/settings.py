@@ -71,8 +71,12 @@ class RunSettings:
 
     def find_given(self) -> dict[str, Any]:
         """Return the settings that were given, by name."""
-        pairs = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(RunSettings))
-        return {name: value for name, value in pairs if value not in (None, "", (), [], {})}
+        settings = {
+            setting.name: getattr(self, setting.name) for setting in dataclasses.fields(RunSettings)
+        }
+        return {
+            name: value for name, value in settings.items() if value not in (None, "", (), [], {})
+        }
 
     def script_run(self, name: str) -> ScriptRun:
         """Return the run, as if the settings were typed as options of `hvdchart run`.
@@ -89,7 +93,7 @@ class RunSettings:
             arguments["cpu"] = str(arguments["cpu"])
         for setting, value in arguments.items():
             if isinstance(value, Mapping):
-                arguments[setting] = [f"{key}={each}" for key, each in value.items()]
+                arguments[setting] = [f"{key}={text}" for key, text in value.items()]
         return ScriptRun(["python3"], name=name, **arguments)
 
 
@@ -114,7 +118,7 @@ class Settings(RunSettings):
         if self.spec is not None and arguments:
             expected = "keys of the spec, or no spec="
             raise SpecError("the settings", join_names(arguments), "given beside spec=", expected)
-        common = {each.name for each in dataclasses.fields(RunSettings)}
+        common = {setting.name for setting in dataclasses.fields(RunSettings)}
         check_kinds({name: value for name, value in vars(self).items() if name not in common})
         if self.output is not None and not hasattr(self.output, "write"):
             expected = "a file that is open for writing, such as sys.stderr"
@@ -183,8 +187,8 @@ class FieldsAsArguments(Generic[_Arguments, _SettingsClass]):
     def __call__(self, function: Callable[..., _Result]) -> Callable[..., _Result]:
         original = inspect.signature(function)
         *before, _ = original.parameters.values()
-        taken = inspect.signature(self._make).parameters.values()
-        signature = original.replace(parameters=[*before, *taken])
+        arguments = inspect.signature(self._make).parameters.values()
+        signature = original.replace(parameters=[*before, *arguments])
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> _Result:

@@ -49,15 +49,15 @@ def build(
 
     source = Source(folder.absolute(), image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), push)
-    used = choose_engine(engine)
+    chosen_engine = choose_engine(engine)
 
-    def once() -> None:
-        reference = build_image(source, used, print_remark)
-        deliver_image(reference, target, used, print_remark)
+    def build_once() -> None:
+        reference = build_image(source, chosen_engine, print_remark)
+        deliver_image(reference, target, chosen_engine, print_remark)
         print_lines(reference)
 
     if not watch:
-        once()
+        build_once()
         return
     from hvdchart.code.changes import watch_versions
 
@@ -65,7 +65,7 @@ def build(
         try:
             if isinstance(version, FileError):
                 raise version
-            once()
+            build_once()
         except HvdchartError as error:
             # The next save may fix the error.
             print_remark(f"{error}; {NEXT_CHANGE}")

@@ -19,7 +19,7 @@ def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
         for parameter in signature.parameters.values()
         if dataclasses.is_dataclass(parameter.annotation)
     }
-    taken = {name: _options(group) for name, group in groups.items()}
+    options = {name: _options(group) for name, group in groups.items()}
     parameters = []
     for parameter in signature.parameters.values():
         if parameter.name not in groups:
@@ -28,13 +28,13 @@ def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
         group = groups[parameter.name]
         parameters += [
             parameter.replace(name=name, default=getattr(group, name), annotation=hint)
-            for name, hint in taken[parameter.name].items()
+            for name, hint in options[parameter.name].items()
         ]
 
     @wraps(command)
     def call(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(**{option: values.pop(option) for option in taken[name]})
+            values[name] = group(**{option: values.pop(option) for option in options[name]})
         command(**values)
 
     # Typer reads it.

@@ -114,10 +114,10 @@ def spec_files(specs: list[Path] | None, code: Path | None = None) -> list[Path]
     A folder stands for the spec in it. Without any spec, return the spec of the folder that --code
     names, or of the folder with the file that --code names; without --code, return none.
     """
-    named = specs or []
-    if not named and code is not None:
-        named = [code if code.is_dir() else code.parent]
-    return [path / SPEC_NAME if path.is_dir() else path for path in named]
+    paths = specs or []
+    if not paths and code is not None:
+        paths = [code if code.is_dir() else code.parent]
+    return [path / SPEC_NAME if path.is_dir() else path for path in paths]
 
 
 def plan_specs(

@@ -34,8 +34,8 @@ def tensorboard(
     kubectl = Kubectl(cluster.namespace, context)
     kubectl.command()
     present_run(cluster, name)
-    services = [str(item["metadata"]["name"]) for item in cluster.services(name)]
-    service = next((item for item in services if item.endswith("-tensorboard")), None)
+    services = [str(service["metadata"]["name"]) for service in cluster.services(name)]
+    service = next((service for service in services if service.endswith("-tensorboard")), None)
     if service is None:
         raise ClusterError(
             f"run {name} has no TensorBoard: deploy it with `--set values.tensorboard.enabled=true`"

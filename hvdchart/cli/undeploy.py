@@ -39,6 +39,6 @@ def undeploy(
             problem = ClusterError("not all runs were uninstalled")
             continue
         print_notes(f"release {name} uninstalled from namespace {cluster.namespace}")
-        print_notes(*(f"removed, although Helm did not know it: {item}" for item in removed))
+        print_notes(*(f"removed, although Helm did not know it: {name}" for name in removed))
     if problem:
         raise problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from hvdchart.doctor.findings import Finding
@@ -16,7 +16,7 @@ from hvdchart.doctor.namespace_checks import (
     examine_security,
     examine_workers,
 )
-from hvdchart.doctor.needs import CLAIM, Values, find_claims, objects_named, pod_needs
+from hvdchart.doctor.needs import CLAIM, PodNeeds, Values, find_claims, objects_named, pod_needs
 from hvdchart.doctor.node_capacity import examine_fit
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.rights import examine_rights
@@ -106,11 +106,18 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield Finding("DNS", "ok", f"{ready} servers are ready")
     else:
         yield Finding("DNS", "problem", "no server is ready", "see the pods of kube-system")
+    yield from _examine_storage(cluster, values, needs)
+    yield from _examine_nodes(cluster, values, needs)
+
+
+def _examine_storage(
+    cluster: Cluster, values: Values | None, needs: Sequence[PodNeeds] | None
+) -> Iterator[Finding]:
     classes = cluster.list_or_none("storageclasses")
     if values:
-        named = {name: cluster.claim(name) for name in find_claims(values)}
+        claims = {name: cluster.claim(name) for name in find_claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
-        yield from examine_claims(named, classes, workers)
+        yield from examine_claims(claims, classes, workers)
         # A missing claim has its own finding.
         others = [
             named_object for named_object in objects_named(values) if named_object[0] != CLAIM
@@ -121,6 +128,11 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield Finding("storage", "unknown", _UNSEEN)
     else:
         yield examine_classes(classes)
+
+
+def _examine_nodes(
+    cluster: Cluster, values: Values | None, needs: Sequence[PodNeeds] | None
+) -> Iterator[Finding]:
     nodes = cluster.list_or_none("nodes")
     if nodes is None:
         yield Finding("GPUs", "unknown", "you are not allowed to list nodes")

@@ -48,7 +48,7 @@ def examine_quotas(
     """Check whether the pods fit the quotas, and set the fields that quotas and ranges require."""
     quotas = list(quotas)
     if needs is None or not (quotas or ranges):
-        names = [str(item["metadata"]["name"]) for item in [*quotas, *ranges]]
+        names = [str(limit["metadata"]["name"]) for limit in [*quotas, *ranges]]
         yield Finding("quotas", "ok", join_names(names) or "none")
         return
     problems: list[tuple[str, str]] = []
@@ -79,9 +79,9 @@ def examine_claims(
 ) -> Iterator[Finding]:
     """Check whether the claims exist, are bound, and can be mounted on several nodes."""
     waiting = {
-        str(item["metadata"]["name"])
-        for item in classes or []
-        if item.get("volumeBindingMode") == "WaitForFirstConsumer"
+        str(storage_class["metadata"]["name"])
+        for storage_class in classes or []
+        if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
     }
     for name, claim in claims.items():
         subject = f"claim {name}"
@@ -115,7 +115,8 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
     """List the storage classes for claims."""
     mark = ("storageclass.kubernetes.io/is-default-class", "true")
     notes = {
-        str(item["metadata"]["name"]): item["metadata"].get("annotations") or {} for item in classes
+        str(storage_class["metadata"]["name"]): storage_class["metadata"].get("annotations") or {}
+        for storage_class in classes
     }
     default = next(
         (name for name, annotations in notes.items() if mark in annotations.items()), None

@@ -76,9 +76,9 @@ def objects_named(values: Values) -> list[tuple[str, str]]:
     The release creates those of `extraObjects`, and optional ones may be missing.
     """
     charts_objects = {
-        (item.get("kind"), (item.get("metadata") or {}).get("name"))
-        for item in values.get("extraObjects") or []
-        if isinstance(item, Mapping)
+        (extra_object.get("kind"), (extra_object.get("metadata") or {}).get("name"))
+        for extra_object in values.get("extraObjects") or []
+        if isinstance(extra_object, Mapping)
     }
     pods = {key: value for key, value in values.items() if key != "extraObjects"}
     references = dict.fromkeys(_references(pods))
@@ -88,8 +88,8 @@ def objects_named(values: Values) -> list[tuple[str, str]]:
 def _references(node: Any) -> Iterator[tuple[str, str]]:
     """Find the references of environment variables and volumes below a node of the values."""
     if isinstance(node, list):
-        for item in node:
-            yield from _references(item)
+        for child in node:
+            yield from _references(child)
     if not isinstance(node, Mapping):
         return
     for key, value in node.items():

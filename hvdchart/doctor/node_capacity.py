@@ -106,8 +106,8 @@ def _fits_beside(
             continue
         lost = 0
         if admits_workers:
-            taken = _read_requests(master)
-            left = {name: amount - taken.get(name, 0) for name, amount in free.items()}
+            requested = _read_requests(master)
+            left = {name: amount - requested.get(name, 0) for name, amount in free.items()}
             lost = room_in(free) - room_in(left)
         if room - lost >= workers.number:
             return True

@@ -192,9 +192,9 @@ def policy_version(labels: Mapping[str, str], server: str) -> int:
 
     `server` is the version of Kubernetes, such as v1.34.1.
     """
-    given = (labels.get(f"{ENFORCE}-version", ""), server)
-    found = (re.match(r"v?1\.(\d+)", each) for each in given)
-    return min([int(match[1]) for match in found if match], default=NEWEST)
+    versions = (labels.get(f"{ENFORCE}-version", ""), server)
+    matches = (re.match(r"v?1\.(\d+)", version) for version in versions)
+    return min([int(match[1]) for match in matches if match], default=NEWEST)
 
 
 def find_violations(pod: Pod, version: int = NEWEST) -> Iterator[Violation]:

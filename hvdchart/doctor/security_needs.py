@@ -60,13 +60,14 @@ def security_needs(values: Values, version: int = NEWEST) -> dict[str, str]:
 
 def _named_violations(values: Values, version: int) -> Iterator[tuple[str, str]]:
     for pod in _release_pods(values):
-        for each in find_violations(pod.template, version):
-            yield pod.name_of(each.path), each.needs
-    for item in values.get("extraObjects") or ():
-        name = f"{item.get('kind')} {item['metadata'].get('name')} of `extraObjects`"
-        for template in _templates_in(item):
-            for each in find_violations(template, version):
-                yield name, each.needs
+        for violation in find_violations(pod.template, version):
+            yield pod.name_of(violation.path), violation.needs
+    for extra_object in values.get("extraObjects") or ():
+        kind = extra_object.get("kind")
+        name = f"{kind} {extra_object['metadata'].get('name')} of `extraObjects`"
+        for template in _templates_in(extra_object):
+            for violation in find_violations(template, version):
+                yield name, violation.needs
 
 
 def _release_pods(values: Values) -> Iterator[_ReleasePod]:
@@ -82,43 +83,43 @@ def _release_pods(values: Values) -> Iterator[_ReleasePod]:
         yield _ReleasePod(key, template, group.get("capabilities") or ())
 
 
-def _template(values: Values, own: Values, *, on_host: bool = False) -> Pod:
-    """Return what Pod Security reads of the pods of a group or of the master.
+def _template(values: Values, group: Values, *, on_host: bool = False) -> Pod:
+    """Return what Pod Security reads of the pods of a group, which may be the master.
 
     The chart's templates of these pods are worker/_worker_pod.tpl and master/_master_pod.tpl.
     """
     context = values.get(_CONTEXT) or {}
     main_context = context
-    if own.get("capabilities"):
+    if group.get("capabilities"):
         capabilities = context.get("capabilities") or {}
-        added = [*(capabilities.get("add") or ()), *own["capabilities"]]
+        added = [*(capabilities.get("add") or ()), *group["capabilities"]]
         main_context = {**context, "capabilities": {**capabilities, "add": added}}
-    main = {_CONTEXT: main_context, **(own.get("container") or {})}
+    main = {_CONTEXT: main_context, **(group.get("container") or {})}
     extra, init = (
-        [{_CONTEXT: context, **each} for each in own.get(key) or ()]
+        [{_CONTEXT: context, **container} for container in group.get(key) or ()]
         for key in ("extraContainers", "initContainers")
     )
     # The last one of a name replaces the others.
-    volumes = {each.get("name"): each for each in own.get("volumes") or ()}
+    volumes = {volume.get("name"): volume for volume in group.get("volumes") or ()}
     spec = {
-        **(own.get("podSpec") or {}),
+        **(group.get("podSpec") or {}),
         "hostNetwork": on_host,
         _CONTEXT: values.get("podSecurityContext"),
         "containers": [main, *extra],
         "initContainers": init,
         "volumes": list(volumes.values()),
     }
-    annotations = {**(values.get("podAnnotations") or {}), **(own.get("podAnnotations") or {})}
+    annotations = {**(values.get("podAnnotations") or {}), **(group.get("podAnnotations") or {})}
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 
-def _templates_in(item: Mapping[str, Any]) -> Iterator[Pod]:
+def _templates_in(extra_object: Mapping[str, Any]) -> Iterator[Pod]:
     """Yield an object that is a pod, or the template of pods that it has."""
-    spec = item.get("spec")
+    spec = extra_object.get("spec")
     if not isinstance(spec, Mapping):
         return
-    if item.get("kind") == "Pod":
-        yield item
+    if extra_object.get("kind") == "Pod":
+        yield extra_object
     else:
         of_job = (spec.get("jobTemplate") or {}).get("spec") or {}
         template = spec.get("template") or of_job.get("template")

@@ -86,8 +86,8 @@ class Masker:
             options = [word if word.startswith("--") and "=" not in word else "" for word in before]
             inherited = name if is_secret_name(name) else ""
             return [
-                self.document(item, inherited or options[at] or name)
-                for at, item in enumerate(document)
+                self.document(element, inherited or options[at] or name)
+                for at, element in enumerate(document)
             ]
         is_secret = is_secret_name(name) and not _is_token_count(name, str(document))
         if is_secret and document not in (None, "", True, False):
@@ -132,8 +132,8 @@ class Masker:
     def _note(self, value: Any) -> None:
         """Remember a secret; for a map or list, each secret in it."""
         if isinstance(value, dict | list):
-            for item in value.values() if isinstance(value, dict) else value:
-                self._note(item)
+            for inner_value in value.values() if isinstance(value, dict) else value:
+                self._note(inner_value)
         elif len(str(value)) >= _MIN_MASKED_CHARACTERS:
             self._known.update({str(value), *str(value).split("\n")} - {""})
             self._known = {

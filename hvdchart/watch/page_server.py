@@ -84,8 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        named = self.headers.get_all("Host") or []
-        if len(named) != 1 or named[0] not in self.server.hosts:
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             self._answer(HTTPStatus.FORBIDDEN, "this server has another name\n")
             return
         token, _, rest = self.path.removeprefix("/").partition("/")

@@ -75,8 +75,8 @@ def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[
 
 
 def _versions(cluster: Cluster, release: Release) -> dict[str, str]:
-    labelled = [*release.jobs, *release.stateful_sets]
-    labels = [item["metadata"].get("labels") or {} for item in labelled]
+    controllers = [*release.jobs, *release.stateful_sets]
+    labels = [controller["metadata"].get("labels") or {} for controller in controllers]
     charts = [str(label["helm.sh/chart"]) for label in labels if "helm.sh/chart" in label]
     images = {
         str(container.get("image", ""))

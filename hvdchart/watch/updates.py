@@ -38,7 +38,7 @@ VIEW_INTERVAL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class _Used:
+class _UsageReading:
     """The usage of the pods, or why it is unknown."""
 
     usages: list[Usage]
@@ -51,11 +51,11 @@ class _Ended:
 
 
 @dataclass
-class _Known:
+class _Readings:
     """The data read so far."""
 
     run: RunView
-    used: _Used = field(default_factory=lambda: _Used([]))
+    usage: _UsageReading = field(default_factory=lambda: _UsageReading([]))
     # The last lines of each pod's log.
     lines: dict[str, deque[str]] = field(default_factory=dict)
     is_over: bool = False
@@ -65,8 +65,8 @@ class _Known:
             self.run = item
         elif isinstance(item, LogLine):
             self.lines.setdefault(item.pod, deque(maxlen=LOG_TAIL_LINES)).append(item.text)
-        elif isinstance(item, _Used):
-            self.used = item
+        elif isinstance(item, _UsageReading):
+            self.usage = item
         else:
             self.is_over = True
 
@@ -78,13 +78,13 @@ class _Known:
             self.run,
             namespace,
             time.time(),
-            usages=self.used.usages,
+            usages=self.usage.usages,
             lines=[line for pod in order for line in self.lines[pod]],
-            usage_problem=self.used.problem,
+            usage_problem=self.usage.problem,
         )
 
 
-_Item = RunView | LogLine | _Used | _Ended
+_Item = RunView | LogLine | _UsageReading | _Ended
 
 
 @dataclass
@@ -93,7 +93,7 @@ class _Readers:
 
     cluster: Cluster
     follower: Follower[_Item]
-    known: _Known
+    readings: _Readings
 
     def read_run(self, name: str) -> None:
         """Put each change of a run and its logs, as far as the user's rights allow."""
@@ -117,12 +117,12 @@ class _Readers:
         """Put the usage of the pods, again and again."""
         while not self.follower.closed.is_set():
             try:
-                used = _Used(read_usage(self.known.run, kubectl))
+                usage = _UsageReading(read_usage(self.readings.run, kubectl))
                 pause = USAGE_POLL_INTERVAL_SECONDS
             except ClusterError as problem:
-                used = _Used([], str(problem))
+                usage = _UsageReading([], str(problem))
                 pause = USAGE_RETRY_DELAY_SECONDS
-            self.follower.put(used)
+            self.follower.put(usage)
             self.follower.closed.wait(pause)
 
 
@@ -138,20 +138,20 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
         lines = last_lines(cluster, run)
         yield build_view(run, cluster.namespace, time.time(), lines=lines)
         return
-    state = _Known(run)
+    readings = _Readings(run)
     with Follower[_Item]() as follower:
-        readers = _Readers(cluster, follower, state)
+        readers = _Readers(cluster, follower, readings)
         follower.start(partial(readers.read_run, name))
         if kubectl and not run.status.over:
             follower.start(partial(readers.read_usage, kubectl))
         while True:
-            yield state.view(cluster.namespace)
-            if state.is_over:
+            yield readings.view(cluster.namespace)
+            if readings.is_over:
                 return
-            state.take(follower.get())
+            readings.take(follower.get())
             until = time.monotonic() + VIEW_INTERVAL_SECONDS
             with suppress(queue.Empty):
-                while not state.is_over:
-                    state.take(follower.get(max(0.0, until - time.monotonic())))
-            if not state.run.release.exists:
+                while not readings.is_over:
+                    readings.take(follower.get(max(0.0, until - time.monotonic())))
+            if not readings.run.release.exists:
                 raise NoRunError(name, cluster.namespace, "it was removed")

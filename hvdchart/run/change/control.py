@@ -102,7 +102,7 @@ def remove_release(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         if not rest:
             raise
         # The run may be one of Helm's, stored with another HELM_DRIVER than this Helm reads.
-        jobs = [item for kind, item in rest if kind == "jobs"]
+        jobs = [leftover for kind, leftover in rest if kind == "jobs"]
         current = RunView(replace(read_release(cluster, name), jobs=jobs)).status
         if current.is_active and current.state != "suspended" and current.pods:
             namespace_option = f"-n {cluster.namespace}"
@@ -112,8 +112,8 @@ def remove_release(cluster: Cluster, name: str, helm: Helm) -> list[str]:
                 f"{current.job} {namespace_option} and try again"
             ) from None
     removed = []
-    for kind, item in rest:
-        left = item["metadata"]["name"]
+    for kind, leftover in rest:
+        left = leftover["metadata"]["name"]
         # The garbage collector may have deleted it since it was listed.
         if cluster.delete(kind, left):
             removed.append(f"{kind} {left}")
@@ -219,7 +219,7 @@ def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
 
     Raises ClusterError for an unknown name, and without a name if there are several groups.
     """
-    names = [str(item["name"]) for item in groups]
+    names = [str(worker_group["name"]) for worker_group in groups]
     if group is None and len(names) < 2:
         return 0 if names else None
     if group not in names:

@@ -270,8 +270,8 @@ class Cluster:
         if not slices:
             return None
         ready = 0
-        for item in slices:
-            for endpoint in item.get("endpoints") or []:
+        for endpoint_slice in slices:
+            for endpoint in endpoint_slice.get("endpoints") or []:
                 # An endpoint with an unknown condition counts as ready, as the API defines it.
                 if (endpoint.get("conditions") or {}).get("ready", True):
                     ready += 1

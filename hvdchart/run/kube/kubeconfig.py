@@ -286,9 +286,12 @@ def _check(value: Any, shape: Any, file: Path, key: str = "") -> None:
 
 def _list_entries(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a kind in a file, by name, without keys that are null."""
-    for item in document.get(f"{kind}s") or ():
-        content = item.get(kind) or {}
-        yield _text(item, "name"), {k: value for k, value in content.items() if value is not None}
+    for entry in document.get(f"{kind}s") or ():
+        content = entry.get(kind) or {}
+        yield (
+            _text(entry, "name"),
+            {key: value for key, value in content.items() if value is not None},
+        )
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

@@ -84,11 +84,11 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
     """
     by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
     for kind in _RUN_KINDS:
-        for item in cluster.objects(kind, CHART_SELECTOR, everywhere=everywhere):
-            metadata = item["metadata"]
+        for kube_object in cluster.objects(kind, CHART_SELECTOR, everywhere=everywhere):
+            metadata = kube_object["metadata"]
             name = metadata["labels"].get(INSTANCE_LABEL, "")
             place = metadata.get("namespace", cluster.namespace)
-            by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
+            by_release.setdefault((place, name), {}).setdefault(kind, []).append(kube_object)
     runs = []
     has_few = len(by_release) <= _RECORDS_MAX_RELEASES
     for (place, name), objects in sorted(by_release.items()):
@@ -110,7 +110,8 @@ def readable_runs(cluster: Cluster) -> tuple[list[tuple[str, RunView]], bool]:
     if everywhere is not None:
         return everywhere, True
     runs: list[tuple[str, RunView]] = []
-    names = [str(item["metadata"]["name"]) for item in cluster.list_or_none("namespaces") or []]
+    namespaces = cluster.list_or_none("namespaces") or []
+    names = [str(namespace["metadata"]["name"]) for namespace in namespaces]
     for name in sorted({*names, cluster.namespace}):
         runs += unless_refused(
             partial(newest_runs, cluster.in_namespace(name)), [], [HTTPStatus.FORBIDDEN]
@@ -126,16 +127,17 @@ def find_leftovers(cluster: Cluster, release: str) -> list[tuple[str, Object]]:
     """
     rest = []
     for kind in CHARTS_KINDS:
-        items: list[Object] = unless_refused(
+        objects: list[Object] = unless_refused(
             partial(cluster.objects, kind, release_selector(release)), []
         )
-        for item in items:
-            notes = item["metadata"].get("annotations") or {}
+        for kube_object in objects:
+            metadata = kube_object["metadata"]
+            notes = metadata.get("annotations") or {}
             is_own = (
                 notes.get("meta.helm.sh/release-name") == release
                 and notes.get("meta.helm.sh/release-namespace") == cluster.namespace
             )
             is_kept = notes.get("helm.sh/resource-policy") == "keep"
-            if is_own and not is_kept and "deletionTimestamp" not in item["metadata"]:
-                rest.append((kind, item))
+            if is_own and not is_kept and "deletionTimestamp" not in metadata:
+                rest.append((kind, kube_object))
     return rest

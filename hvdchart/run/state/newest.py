@@ -77,8 +77,8 @@ class NewestRun:
 
     def events_of(self, item: Object) -> list[Object]:
         """Return the events about this object, oldest first."""
-        named = self._events.get(item["metadata"]["name"], [])
-        return [event for event in named if is_event_of(event, item)]
+        events = self._events.get(item["metadata"]["name"], [])
+        return [event for event in events if is_event_of(event, item)]
 
     @cached_property
     def _events(self) -> dict[str, list[Object]]:

@@ -57,14 +57,14 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
 
     With spares or a minimum, the record lists the workers that have ranks in the current attempt.
     """
-    used = _find_used_ordinals(record)
+    used_ordinals = _find_used_ordinals(record)
     for worker in run.workers:
-        named = used.get(worker.stateful_set)
-        if named is None:
+        ordinals = used_ordinals.get(worker.stateful_set)
+        if ordinals is None:
             has_ranks = not worker.is_spare
         else:
             ordinal = int(worker.name.rpartition("-")[2])
-            has_ranks = any(ordinal in part for part in named)
+            has_ranks = any(ordinal in part for part in ordinals)
         if has_ranks:
             yield from [worker.name] * worker.slots
 

@@ -112,7 +112,8 @@ class RunView(NewestRun):
     def _pod_status(self, pod: Object) -> PodStatus:
         status = pod.get("status", {})
         problem = self.problem(pod)
-        restarts = sum(int(c.get("restartCount", 0)) for c in status.get("containerStatuses") or [])
+        containers = status.get("containerStatuses") or []
+        restarts = sum(int(container.get("restartCount", 0)) for container in containers)
         deleting = "deletionTimestamp" in pod["metadata"]
         state = "Terminating" if deleting else waits_for(pod) or str(status.get("phase", "Unknown"))
         node = str(pod.get("spec", {}).get("nodeName") or "")
