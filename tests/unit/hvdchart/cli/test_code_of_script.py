@@ -47,7 +47,8 @@ def test_script_that_would_miss_something_is_warned_of(
     script.write_text(text)
     warnings = json.loads(hvdchart("plan", script, "-o", "json").output)["warnings"]
     said = [each for each in warnings if "imports" in each or "beside it" in each]
-    assert (len(said), warning in "".join(said)) == (bool(warning), True)
+    assert len(said) == (1 if warning else 0)
+    assert warning in "".join(said)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])
@@ -66,7 +67,8 @@ def test_script_that_is_not_utf_8_needs_a_coding(
     script.write_text(f"{first}\nimport torch  # K\xf6ln\n", encoding="latin-1")
     script.chmod(mode)
     done = hvdchart("plan", script)
-    assert (done.code, says in done.errors) == (code, True), done.errors
+    assert done.code == code, done.errors
+    assert says in done.errors
     assert ("My_Train.py: " in done.errors) is bool(code)
 
 
@@ -163,7 +165,8 @@ def test_a_folder_comes_with_a_script_in_it(
     inner.parent.mkdir()
     inner.write_text("pass\n")
     done = hvdchart("run", inner, "--code", script.parent, "--detach")
-    assert (done.code, "--code" in done.errors) == (0, False), done.errors
+    assert done.code == 0, done.errors
+    assert "--code" not in done.errors
     sent = installed_values(helm)
     assert sent["master"]["args"] == ["python3", "inner/train.py"]
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
