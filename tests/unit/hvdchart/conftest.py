@@ -14,7 +14,7 @@ from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job
-from tests.unit.hvdchart.played_runs import SPEC, answer_as, play
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, play_run
 
 
 @pytest.fixture
@@ -83,13 +83,13 @@ def spec(tmp_path: Path, helm: StubProgram) -> Path:
 
 @pytest.fixture
 def running(fake_cluster: FakeCluster) -> FakeCluster:
-    return play(fake_cluster, job(), MASTER)
+    return play_run(fake_cluster, job(), MASTER)
 
 
 @pytest.fixture
 def finished(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that has finished; its workers' logs go on."""
-    return play(fake_cluster, DONE, ENDED_MASTER)
+    return play_run(fake_cluster, DONE, ENDED_MASTER)
 
 
 @pytest.fixture

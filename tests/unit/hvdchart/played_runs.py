@@ -22,7 +22,7 @@ SPEC = {
 }
 
 
-def play(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
+def play_run(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
     """Let the cluster have a run: its Job, its workers, its master and their logs."""
     cluster.put("jobs", run)
     cluster.put("statefulsets", STATEFUL_SET)
@@ -40,13 +40,13 @@ def answer_as(stub: StubProgram, release: str) -> None:
     stub.answer("upgrade", json.dumps(installed))
 
 
-def upgrades(helm: StubProgram) -> list[Call]:
+def list_upgrades(helm: StubProgram) -> list[Call]:
     return [call for call in helm.calls if call.arguments[0] == "upgrade"]
 
 
 def installed_values(helm: StubProgram) -> Any:
     """The values of the last upgrade; None before the first."""
-    calls = upgrades(helm)
+    calls = list_upgrades(helm)
     return json.loads(calls[-1].input) if calls else None
 
 

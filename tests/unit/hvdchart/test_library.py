@@ -46,7 +46,7 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
         "train: {command: [python, train.py], env: {A: 1}}\ntuning: {cpu: 500m}\n"
         "volumes: {data: {hostPath: /mnt, mountPath: /data}}\n"
     )
-    plans = [hvdchart.make_plan(each) for each in (spec, parse_spec(text))]
+    plans = [hvdchart.make_plan(source) for source in (spec, parse_spec(text))]
     assert plans[0] == plans[1]
     assert hvdchart.render_values(plans[0]) == hvdchart.render_values(plans[1])
 

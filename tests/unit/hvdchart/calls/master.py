@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.calls.pod import Pod
 from tests.unit.hvdchart.objects import MASTER, job
-from tests.unit.hvdchart.played_runs import play
+from tests.unit.hvdchart.played_runs import play_run
 
 
 class Master:
@@ -26,4 +26,4 @@ class Master:
         """Let there be another run."""
         self.end()
         self._process = self.pod.start()
-        play(self._cluster, job(), MASTER)
+        play_run(self._cluster, job(), MASTER)

@@ -20,6 +20,13 @@ from tests.unit.hvdchart.played_runs import installed_values
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
+    """What a caller without a cluster prints."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    return io.StringIO()
+
+
 def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
     settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,13 +63,6 @@ def test_each_call_gets_the_image_of_its_own_framework(
 
 def use_horovod() -> None:
     import horovod.torch  # noqa: F401
-
-
-@pytest.fixture
-def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
-    """What a caller without a cluster prints."""
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    return io.StringIO()
 
 
 def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> None:

@@ -37,7 +37,7 @@ from tests.unit.hvdchart.calls.master import Master
 from tests.unit.hvdchart.calls.pod import assert_ended, give_back, own_rank, write_pid_and_wait
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.objects import FAILED, JOB, RUNNING, pod, terminated
-from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, upgrades
+from tests.unit.hvdchart.played_runs import SPEC, installed_values, list_upgrades, play_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -52,7 +52,7 @@ def test_a_call_has_the_code_as_it_is(
             # Calls with the same code share the upgrade.
             assert caller(own_rank) == caller(own_rank) == [0, 1]
             archives.add(installed_values(helm)["code"]["archive"])
-            assert len(upgrades(helm)) == len(archives) == number
+            assert len(list_upgrades(helm)) == len(archives) == number
         assert "uninstall" not in helm.commands()
 
 
@@ -62,7 +62,7 @@ def test_a_call_has_the_spec_as_it_is(settings: dict[str, Any], helm: StubProgra
         text = settings["spec"].read_text()
         settings["spec"].write_text(text.replace("8Gi", "9Gi"))
         caller(own_rank)
-        assert len(upgrades(helm)) == 2
+        assert len(list_upgrades(helm)) == 2
         assert "uninstall" not in helm.commands()
 
 
@@ -73,7 +73,7 @@ def test_a_call_without_kubectl_is_refused_before_the_install(
     monkeypatch.setenv("PATH", str(programs))
     with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="kubectl"):
         caller(own_rank)
-    assert upgrades(helm) == []
+    assert list_upgrades(helm) == []
 
 
 def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
@@ -82,7 +82,7 @@ def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
     running.created_status = {"allowed": False}
     with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="pods/exec"):
         caller(own_rank)
-    assert upgrades(helm) == []
+    assert list_upgrades(helm) == []
 
 
 def test_a_call_that_cannot_reach_its_pods_ends(settings: dict[str, Any], programs: Path) -> None:
@@ -165,11 +165,11 @@ def test_threads_that_call_at_once_share_a_release(
     with ThreadPoolExecutor() as threads:
         with helm.hold("upgrade"):
             calls = [threads.submit(hvdchart.launch, own_rank, **settings) for _ in range(2)]
-            wait_until(lambda: bool(upgrades(helm)), 30, "Helm installs")
+            wait_until(lambda: bool(list_upgrades(helm)), 30, "Helm installs")
         assert [call.result() for call in calls] == [[0, 1], [0, 1]]
     # Python itself registers the end of temporary folders, once in a process.
-    (close,) = [each for each in closes if each.__name__ == "close"]
-    assert len(upgrades(helm)) == 1
+    (close,) = [function for function in closes if function.__name__ == "close"]
+    assert len(list_upgrades(helm)) == 1
     close()
 
 
@@ -313,7 +313,7 @@ def test_what_the_nodes_could_never_run_is_refused_before_the_install(
         else:
             with pytest.raises(ClusterError, match=r"force=True"):
                 caller(own_rank)
-    assert bool(upgrades(helm)) == force
+    assert bool(list_upgrades(helm)) == force
 
 
 def test_problem_of_helm_is_worded_with_arguments(
@@ -389,10 +389,10 @@ def test_launch_has_the_callers_lines_alone(monkeypatch: pytest.MonkeyPatch) -> 
 def call_again(caller: hvdchart.Caller, helm: StubProgram, master: Master) -> list[int]:
     """The results of a call for which Helm installs another run."""
     with ThreadPoolExecutor() as threads:
-        before = len(upgrades(helm))
+        before = len(list_upgrades(helm))
         with helm.hold("upgrade"):
             call = threads.submit(caller, own_rank)
-            wait_until(lambda: len(upgrades(helm)) > before, 30, "Helm installs again")
+            wait_until(lambda: len(list_upgrades(helm)) > before, 30, "Helm installs again")
             master.replace()
         return call.result()
 
@@ -419,7 +419,7 @@ def test_a_run_that_failed_is_reported_once_and_started_again(
         assert caller(own_rank) == [0, 1]
         master.end()
         ended = terminated(1, "boom; send files with `--code`")
-        play(running, FAILED, pod(f"{JOB}-x", "master", ended, phase="Failed"))
+        play_run(running, FAILED, pod(f"{JOB}-x", "master", ended, phase="Failed"))
         with pytest.raises(RunFailedError, match="boom; send files with `code=`"):
             caller(own_rank)
         assert call_again(caller, helm, master) == [0, 1]
@@ -442,7 +442,7 @@ def test_worker_out_of_memory_is_reported_with_the_argument_that_gives_more(
 
 
 def test_settings_of_a_caller_are_those_of_run(settings: dict[str, Any], helm: StubProgram) -> None:
-    own: dict[str, Any] = {
+    settings_of_run: dict[str, Any] = {
         "cpu": 2,
         "memory": "6Gi",
         "env": {"A": "b=c"},
@@ -451,7 +451,7 @@ def test_settings_of_a_caller_are_those_of_run(settings: dict[str, Any], helm: S
         "settings": ["image.pullSecrets=[mine]"],
         "force": True,
     }
-    with hvdchart.Caller(name="hvd", output=settings["output"], **own) as caller:
+    with hvdchart.Caller(name="hvd", output=settings["output"], **settings_of_run) as caller:
         caller(own_rank)
     assert "a worker requests" not in settings["output"].getvalue()
     sent = installed_values(helm)

@@ -68,6 +68,21 @@ def add(offset: int) -> int:
     return own_rank() + offset
 
 
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[tuple[Pod, Pod]]:
+    """Pods whose servers take a caller for gone that has said nothing for 5 seconds."""
+    pods = []
+    processes = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        pods.append(Pod(tmp_path / name))
+        processes.append(pods[-1].start(silent=5.0))
+    yield pods[0], pods[1]
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
 def test_results_and_output_of_all_ranks_are_the_callers(connection: Connection) -> None:
     results, output = call(connection, add, 10)
     assert results == [10, 11]
@@ -126,7 +141,9 @@ def test_lines_of_ranks_do_not_mix(connection: Connection) -> None:
             os.write(1, f" line {number}>\n".encode())
 
     lines = call(connection, write_parts)[1].splitlines()
-    assert sorted(lines) == sorted(f"[{r}] <rank {r} line {n}>" for r in (0, 1) for n in range(300))
+    assert sorted(lines) == sorted(
+        f"[{rank}] <rank {rank} line {number}>" for rank in (0, 1) for number in range(300)
+    )
 
 
 def leave_a_helper(folder: str) -> str:
@@ -199,7 +216,11 @@ def cell(text: str, name: str) -> Any:
     file = f"/tmp/ipykernel_1/{name}.py"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     known: dict[str, Any] = {"__name__": "a_notebook"}
-    code = next(each for each in compile(text, file, "exec").co_consts if hasattr(each, "co_name"))
+    code = next(
+        constant
+        for constant in compile(text, file, "exec").co_consts
+        if hasattr(constant, "co_name")
+    )
     known[name] = FunctionType(code, known)
     return known[name]
 
@@ -299,7 +320,7 @@ def test_function_that_does_not_return_in_time_is_ended(pod: Pod, tmp_path: Path
 def test_ctrl_c_ends_the_ranks(pod: Pod, tmp_path: Path) -> None:
     def interrupt() -> None:
         wait_until(
-            lambda: sum(f.stat().st_size > 0 for f in tmp_path.iterdir()) == 2, 30, "both run"
+            lambda: sum(file.stat().st_size > 0 for file in tmp_path.iterdir()) == 2, 30, "both run"
         )
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -399,6 +420,8 @@ def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says:
 
 
 HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())
+
+
 PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK_BYTES))
 
 
@@ -432,21 +455,6 @@ def test_server_that_says_too_little_is_reported(
             ),
             own_rank,
         )
-
-
-@pytest.fixture
-def impatient(tmp_path: Path) -> Iterator[tuple[Pod, Pod]]:
-    """Pods whose servers take a caller for gone that has said nothing for 5 seconds."""
-    pods = []
-    processes = []
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        pods.append(Pod(tmp_path / name))
-        processes.append(pods[-1].start(silent=5.0))
-    yield pods[0], pods[1]
-    for process in processes:
-        process.kill()
-        process.wait()
 
 
 def wait_for_file(folder: str, name: str) -> None:

@@ -40,6 +40,16 @@ def fork(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.fixture
+def _default_signals() -> Iterator[None]:
+    """SIGHUP ends this process, as it does a program that nobody has changed."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def test_a_fork_that_ends_leaves_the_release(
     settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,16 +95,6 @@ def test_a_fork_does_not_wait_for_a_caller_that_its_parent_makes(
             file.write(b"none")
         with pytest.raises(SpecError):
             call.result()
-
-
-@pytest.fixture
-def _default_signals() -> Iterator[None]:
-    """SIGHUP ends this process, as it does a program that nobody has changed."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("_default_signals")

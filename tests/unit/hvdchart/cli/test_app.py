@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from hvdchart.errors import HvdchartError, SpecError
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, FAILED
-from tests.unit.hvdchart.played_runs import play
+from tests.unit.hvdchart.played_runs import play_run
 
 ROOT = Path(__file__).parents[4]
 SPEC = ROOT / "values" / "xeon-8180-16.spec.yaml"
@@ -237,7 +238,7 @@ def test_output_has_characters_that_the_encoding_of_standard_output_lacks(
 ) -> None:
     """A document is UTF-8 everywhere, and lines have question marks there."""
     master = {**ENDED_MASTER, "status": {"phase": "Failed", "message": "not found: Köln"}}
-    play(fake_cluster, FAILED, master)
+    play_run(fake_cluster, FAILED, master)
     script = tmp_path / "train.py"
     script.write_text("pass\n")
     output = io.BytesIO()
@@ -267,14 +268,13 @@ def test_help_has_examples_that_are_accepted(hvdchart: Command, words: tuple[str
     assert match
     assert match[1].split()[: len(words) + 1] == ["hvdchart", *words]
     for line in match[1].splitlines():
-        given = shlex.split(line)[1:]
-        given = given[: next((i for i, word in enumerate(given) if word in "|>&&"), None)]
+        arguments = [*takewhile(lambda word: word not in "|>&&", shlex.split(line)[1:])]
         command: Any = app.command()
         while hasattr(command, "commands"):
-            command = command.commands[given.pop(0)]
+            command = command.commands[arguments.pop(0)]
         # A command keeps the names of the option for help that it is first used with.
         settings = app.app.info.context_settings or {}
-        command.make_context("hvdchart", given, **settings)
+        command.make_context("hvdchart", arguments, **settings)
 
 
 @each_command
@@ -284,8 +284,8 @@ def test_help_names_exit_codes_of_hvdchart(hvdchart: Command, words: tuple[str, 
     named = set(re.findall(r"(?:^|; |, )(\d+)\b", codes))
     assert named
     # 2 is Typer's own.
-    own = {str(kind.exit_code) for kind in HvdchartError.__subclasses__()}
-    assert named <= {"0", "2", "130", *own}
+    error_codes = {str(kind.exit_code) for kind in HvdchartError.__subclasses__()}
+    assert named <= {"0", "2", "130", *error_codes}
 
 
 def test_version_is_printed(hvdchart: Command) -> None:
@@ -309,7 +309,7 @@ def test_help_has_each_command_in_a_group_with_a_whole_sentence(hvdchart: Comman
 def test_names_of_runs_are_completed(
     hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(fake_cluster, DONE, ENDED_MASTER)
+    play_run(fake_cluster, DONE, ENDED_MASTER)
     monkeypatch.setenv("_HVDCHART_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "hvdchart status h")
     monkeypatch.setenv("COMP_CWORD", "2")

@@ -46,9 +46,9 @@ def test_script_that_would_miss_something_is_warned_of(
     (script.parent / "data" / "set.csv").touch()
     script.write_text(text)
     warnings = json.loads(hvdchart("plan", script, "-o", "json").output)["warnings"]
-    said = [each for each in warnings if "imports" in each or "beside it" in each]
-    assert len(said) == (1 if warning else 0)
-    assert warning in "".join(said)
+    about_files = [text for text in warnings if "imports" in text or "beside it" in text]
+    assert len(about_files) == (1 if warning else 0)
+    assert warning in "".join(about_files)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])

@@ -24,10 +24,10 @@ from tests.unit.hvdchart.objects import (
 from tests.unit.hvdchart.played_runs import (
     answer_as,
     installed_values,
+    list_upgrades,
     meanwhile,
-    play,
+    play_run,
     report_progress,
-    upgrades,
 )
 
 pytestmark = pytest.mark.timeout(120)
@@ -40,7 +40,13 @@ def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
     answer_as(helm, "hvd")
     helm.answer("get all", json.dumps(OWN_CHART))
     helm.answer("get values", json.dumps(VALUES))
-    return play(fake_cluster, job(), MASTER)
+    return play_run(fake_cluster, job(), MASTER)
+
+
+@pytest.fixture
+def failed(running: FakeCluster) -> FakeCluster:
+    """A run that has failed, and whose workers are still there."""
+    return play_run(running, FAILED, FAILED_MASTER)
 
 
 def test_wait_ends_when_its_time_is_over(hvdchart: Command, running: FakeCluster) -> None:
@@ -52,7 +58,7 @@ def test_wait_ends_when_its_time_is_over(hvdchart: Command, running: FakeCluster
 def test_wait_reports_that_the_run_has_finished(hvdchart: Command, running: FakeCluster) -> None:
     def end() -> None:
         running.wait_for("jobs", "watch")
-        play(running, DONE, ENDED_MASTER)
+        play_run(running, DONE, ENDED_MASTER)
 
     with meanwhile(end):
         done = hvdchart("wait", "hvd", "--timeout", "5m")
@@ -60,7 +66,7 @@ def test_wait_reports_that_the_run_has_finished(hvdchart: Command, running: Fake
 
 
 def test_wait_reports_why_the_run_has_failed(hvdchart: Command, running: FakeCluster) -> None:
-    play(running, FAILED, FAILED_MASTER)
+    play_run(running, FAILED, FAILED_MASTER)
     failed = hvdchart("wait", "hvd")
     assert (failed.code, failed.errors) == (8, "hvdchart: run hvd failed: boom\n")
 
@@ -120,7 +126,7 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     done = hvdchart(words[0], "hvd", *words[1:], "--context", "main")
     assert done.code == 0
     assert says in done.output
-    (call,) = upgrades(helm)
+    (call,) = list_upgrades(helm)
     assert json.loads(call.input) == {**(values or {}), **changed}
     assert {"--reset-values", "--namespace", "team"} <= set(call.arguments)
     assert call.arguments[-2:] == ["--kube-context", "main"]
@@ -134,7 +140,7 @@ def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
     for command in ("get metadata", "get values"):
         helm.answer(command, errors="Error: release: not found\n", code=1)
     done = hvdchart(words[0], "hvd", *words[1:])
-    assert (done.code, upgrades(helm)) == (7, [])
+    assert (done.code, list_upgrades(helm)) == (7, [])
     assert "release hvd in namespace team" in done.errors
 
 
@@ -146,21 +152,25 @@ def test_a_run_of_a_parent_chart_is_not_changed(
     """An upgrade with this chart would delete all other objects of the release."""
     helm.answer("get all", json.dumps({"name": chart, "own": ""}))
     done = hvdchart(words[0], "hvd", *words[1:])
-    assert (done.code, upgrades(helm)) == (7, [])
+    assert (done.code, list_upgrades(helm)) == (7, [])
     assert f"hvd is a release of chart {chart} in namespace team" in done.errors
     assert f"the key of the dependency in {chart}" in done.errors
 
 
 def workers_with(env: list[Any], *volumes: Any, **more: Any) -> Any:
     """The StatefulSet of a run, whose first volume is mounted at /output."""
-    mounts = [{"name": each["name"], "mountPath": "/output"} for each in volumes[:1]]
+    mounts = [{"name": volume["name"], "mountPath": "/output"} for volume in volumes[:1]]
     worker = {"name": "worker", "env": env, "volumeMounts": mounts, **more}
     template = {"spec": {"containers": [worker], "volumes": list(volumes)}}
     return {**STATEFUL_SET, "spec": {"replicas": 2, "template": template}}
 
 
 OUTPUT = [{"name": "OUTPUT_PATH", "value": "/output/run"}]
+
+
 CLAIM = {"name": "out", "persistentVolumeClaim": {"claimName": "out"}}
+
+
 GONE_WITH_POD = {"name": "out", "emptyDir": {}}
 
 
@@ -192,12 +202,6 @@ def test_what_an_earlier_run_has_reported_is_not_lost_again(
     running.put("statefulsets", workers_with([]))
     report_progress(running, {"step": 812}, of="hvd-master-old")
     assert "812" not in hvdchart("stop", "hvd").errors
-
-
-@pytest.fixture
-def failed(running: FakeCluster) -> FakeCluster:
-    """A run that has failed, and whose workers are still there."""
-    return play(running, FAILED, FAILED_MASTER)
 
 
 REMOVES = "hvdchart stop hvd -n team\n"

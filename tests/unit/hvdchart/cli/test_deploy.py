@@ -31,20 +31,22 @@ from tests.unit.hvdchart.objects import (
 )
 from tests.unit.hvdchart.played_runs import (
     installed_values,
+    list_upgrades,
     meanwhile,
-    play,
+    play_run,
     report_progress,
-    upgrades,
 )
 
 pytestmark = pytest.mark.timeout(120)
+SECRET = "---\n# Source: s\napiVersion: v1\nkind: Secret\ndata: {key: private}\n"
+BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
 
 
 @pytest.fixture
 def running(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that trains."""
     fake_cluster.put("events", event(JOB, "Job", "Training", "starts", type="Normal"))
-    return play(fake_cluster, job(), MASTER)
+    return play_run(fake_cluster, job(), MASTER)
 
 
 def phases(errors: str) -> list[str]:
@@ -62,7 +64,9 @@ def training_that_ends(running: FakeCluster) -> Iterator[None]:
         report_progress(running, {"step": 2})
         # The record is not watched. When the third read begins, the second has been shown.
         for _ in range(3):
-            reads = sum((r.resource, r.verb) == ("jobs", "list") for r in running.requests)
+            reads = sum(
+                (request.resource, request.verb) == ("jobs", "list") for request in running.requests
+            )
             running.put("pods", MASTER)
             running.wait_for("jobs", "list", reads + 1)
         running.put("pods", ENDED_MASTER)
@@ -70,6 +74,41 @@ def training_that_ends(running: FakeCluster) -> Iterator[None]:
 
     with meanwhile(end):
         yield
+
+
+@pytest.fixture
+def project(spec: Path) -> Path:
+    """A folder with a spec and a script."""
+    (spec.parent / "train.py").write_text("pass")
+    return spec.parent
+
+
+@pytest.fixture
+def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
+    """A run of which a preview changes the Job."""
+    after = BEFORE.replace("1}", "2}")
+    helm.answer("get manifest", BEFORE)
+    helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
+    return running
+
+
+def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
+    """An object as Helm creates it for release hvd of this namespace."""
+    notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": namespace}
+    return {**item, "metadata": {**item["metadata"], "annotations": notes}}
+
+
+@pytest.fixture
+def unknown(running: FakeCluster, helm: StubProgram) -> FakeCluster:
+    """A run of a release that Helm does not know, beside an object of another namespace's.
+
+    Another tool may have installed it, which keeps its releases elsewhere.
+    """
+    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
+    running.put("jobs", owned(job()))
+    running.put("statefulsets", owned(STATEFUL_SET))
+    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
+    return running
 
 
 @pytest.mark.slow
@@ -156,7 +195,7 @@ def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
     options: list[str],
 ) -> None:
     """And replays no log as if it trained."""
-    play(fake_cluster, run, master)
+    play_run(fake_cluster, run, master)
     done = hvdchart("deploy", spec, *options)
     assert (done.code, done.output) == (code, "")
     assert says in done.errors
@@ -169,7 +208,7 @@ def test_run_is_either_left_at_once_or_waited_for(hvdchart: Command, spec: Path)
 def test_detached_deploy_of_a_failed_run_that_helm_leaves_as_it_is_fails(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path
 ) -> None:
-    play(fake_cluster, FAILED, FAILED_MASTER)
+    play_run(fake_cluster, FAILED, FAILED_MASTER)
     assert hvdchart("deploy", spec, "--detach").code == 8
 
 
@@ -207,7 +246,7 @@ def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
 ) -> None:
     helm.answer("get", json.dumps(OWN_CHART))
     assert hvdchart("deploy", spec, "--detach").code == 0
-    assert len(upgrades(helm)) == 1
+    assert len(list_upgrades(helm)) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,7 +283,7 @@ def test_deploy_lets_helm_neither_wait_nor_roll_back_nor_create_the_namespace(
     """Unless it is asked to create it."""
     for options in ([], ["--create-namespace"]):
         assert hvdchart("deploy", spec, "--detach", *options).code == 0
-    plain, creating = (set(call.arguments) for call in upgrades(helm))
+    plain, creating = (set(call.arguments) for call in list_upgrades(helm))
     assert not {"--atomic", "--rollback-on-failure", "--wait", "--create-namespace"} & plain
     assert "--create-namespace" in creating
 
@@ -276,13 +315,6 @@ def test_code_is_merged_after_the_values_of_the_spec(
     assert installed_values(helm)["code"]["files"] == {"a": "b", "train.py": "pass"}
 
 
-@pytest.fixture
-def project(spec: Path) -> Path:
-    """A folder with a spec and a script."""
-    (spec.parent / "train.py").write_text("pass")
-    return spec.parent
-
-
 @pytest.mark.parametrize(
     ("words", "key"),
     [
@@ -305,25 +337,12 @@ def test_a_project_is_its_spec_and_its_code(
     assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == {key}
 
 
-SECRET = "---\n# Source: s\napiVersion: v1\nkind: Secret\ndata: {key: private}\n"
-BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
-
-
-@pytest.fixture
-def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
-    """A run of which a preview changes the Job."""
-    after = BEFORE.replace("1}", "2}")
-    helm.answer("get manifest", BEFORE)
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
-    return running
-
-
 def test_diff_prints_what_changes(
     hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     """The API server has checked it."""
     shown = hvdchart("deploy", spec, "--diff").output
-    assert "--dry-run=server" in upgrades(helm)[-1].arguments
+    assert "--dry-run=server" in list_upgrades(helm)[-1].arguments
     assert [line for line in shown.splitlines() if line[:1] in "+-"] == [
         "--- installed",
         "+++ deploy",
@@ -380,25 +399,6 @@ def test_undeploy_removes_a_release_whose_objects_are_gone(
     assert "uninstall" in helm.commands()
 
 
-def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
-    """An object as Helm creates it for release hvd of this namespace."""
-    notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": namespace}
-    return {**item, "metadata": {**item["metadata"], "annotations": notes}}
-
-
-@pytest.fixture
-def unknown(running: FakeCluster, helm: StubProgram) -> FakeCluster:
-    """A run of a release that Helm does not know, beside an object of another namespace's.
-
-    Another tool may have installed it, which keeps its releases elsewhere.
-    """
-    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
-    running.put("jobs", owned(job()))
-    running.put("statefulsets", owned(STATEFUL_SET))
-    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
-    return running
-
-
 def test_undeploy_leaves_an_active_run_of_a_release_unknown_to_helm(
     hvdchart: Command, unknown: FakeCluster
 ) -> None:
@@ -444,7 +444,7 @@ def test_run_whose_master_can_never_start_is_followed_no_further(
 ) -> None:
     message = 'failed to pull "docker.io/library/team:1": manifest unknown'
     waiting = {"waiting": {"reason": "ErrImagePull", "message": message}}
-    play(fake_cluster, job(), pod(f"{JOB}-x", "master", waiting))
+    play_run(fake_cluster, job(), pod(f"{JOB}-x", "master", waiting))
     done = hvdchart("deploy", spec, *more)
     assert done.code == 8
     assert "manifest unknown" in done.errors

@@ -17,7 +17,7 @@ from hvdchart.text import NEXT_CHANGE
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
-from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, upgrades
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, list_upgrades
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[4]
@@ -46,6 +46,19 @@ def words(stub: StubProgram) -> list[str]:
 
 def tag_of(folder: Path) -> str:
     return Source(folder, REPOSITORY).reference().rpartition(":")[2]
+
+
+@pytest.fixture
+def loader(programs: Path) -> StubProgram:
+    """A kind that loads images into the nodes of a cluster."""
+    return StubProgram(programs, "kind")
+
+
+@pytest.fixture
+def loading(project: Path) -> list[str | Path]:
+    """The words of a deploy that loads the image `r` with kind."""
+    options = ["--set", "image.repository=r", "--load-with", "kind load docker-image"]
+    return ["deploy", project, "--detach", *options]
 
 
 def test_preview_says_which_image_it_would_build(
@@ -116,19 +129,6 @@ def test_an_image_that_the_nodes_have_is_built_alone(
     assert installed_values(helm)["image"]["tag"] == tag_of(project.parent)
 
 
-@pytest.fixture
-def loader(programs: Path) -> StubProgram:
-    """A kind that loads images into the nodes of a cluster."""
-    return StubProgram(programs, "kind")
-
-
-@pytest.fixture
-def loading(project: Path) -> list[str | Path]:
-    """The words of a deploy that loads the image `r` with kind."""
-    options = ["--set", "image.repository=r", "--load-with", "kind load docker-image"]
-    return ["deploy", project, "--detach", *options]
-
-
 def node(name: str, *images: str) -> Any:
     return {"metadata": {"name": name}, "status": {"images": [{"names": list(images)}]}}
 
@@ -194,7 +194,7 @@ def test_a_failure_leaves_the_run_alone(
 ) -> None:
     docker.answer(failing, errors="denied: no such user", code=1)
     done = hvdchart("deploy", project, "--detach")
-    assert (done.code, upgrades(helm)) == (9, [])
+    assert (done.code, list_upgrades(helm)) == (9, [])
     assert "denied: no such user" in done.errors
 
 
@@ -245,4 +245,4 @@ def test_an_interrupt_ends_the_builder_and_deploys_nothing(
         wait_until(lambda: not Path("/proc", builder).exists(), 10, "the builder is ended")
     assert process.returncode == 130, errors
     assert errors.endswith("\nnothing was deployed\n")
-    assert upgrades(helm) == []
+    assert list_upgrades(helm) == []

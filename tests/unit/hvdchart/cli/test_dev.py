@@ -19,7 +19,7 @@ from hvdchart.text import NEXT_CHANGE
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
-from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, report_progress
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, play_run, report_progress
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 ROOT = chart_dir().parents[1]
@@ -93,28 +93,12 @@ class Dev:
         raise AssertionError(f"no line with {text!r}")
 
 
-def test_dev_builds_the_projects_image_once_for_each_content(
-    start: Callable[..., Dev], docker: StubProgram, tmp_path: Path
-) -> None:
-    """What .dockerignore names is code, and no new image."""
-    folder = tmp_path / "project"
-    (folder / "Dockerfile").write_text("FROM a\n")
-    (folder / ".dockerignore").write_text("*\n!requirements.txt\n")
-    dev = start(is_project=True, image={"repository": "host:5000/team/r"})
-    tag = dev.wait_for_deployed(1)["image"]["tag"]
-    dev.save("second")
-    assert dev.wait_for_deployed(2)["image"]["tag"] == tag
-    (folder / "requirements.txt").write_text("six\n")
-    assert dev.wait_for_deployed(3)["image"]["tag"] != tag
-    assert [docker.commands().count(word) for word in ("build", "push")] == [2, 2]
-
-
 @pytest.fixture
 def start(
     fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
 ) -> Iterator[Callable[..., Dev]]:
     """Starts `hvdchart dev` for a run that trains, and kills it at the end of the test."""
-    play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
+    play_run(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
     fake_cluster.put("persistentvolumeclaims", {"metadata": {"name": "results"}})
     answer_as(helm, "hvd")
     folder = tmp_path / "project"
@@ -129,6 +113,22 @@ def start(
     for dev in started:
         dev.process.kill()
         dev.process.communicate()
+
+
+def test_dev_builds_the_projects_image_once_for_each_content(
+    start: Callable[..., Dev], docker: StubProgram, tmp_path: Path
+) -> None:
+    """What .dockerignore names is code, and no new image."""
+    folder = tmp_path / "project"
+    (folder / "Dockerfile").write_text("FROM a\n")
+    (folder / ".dockerignore").write_text("*\n!requirements.txt\n")
+    dev = start(is_project=True, image={"repository": "host:5000/team/r"})
+    tag = dev.wait_for_deployed(1)["image"]["tag"]
+    dev.save("second")
+    assert dev.wait_for_deployed(2)["image"]["tag"] == tag
+    (folder / "requirements.txt").write_text("six\n")
+    assert dev.wait_for_deployed(3)["image"]["tag"] != tag
+    assert [docker.commands().count(word) for word in ("build", "push")] == [2, 2]
 
 
 def test_the_first_run_begins_anew_and_is_not_repeated(start: Callable[..., Dev]) -> None:

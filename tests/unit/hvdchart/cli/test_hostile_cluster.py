@@ -32,7 +32,7 @@ from tests.unit.hvdchart.objects import (
     pod,
     terminated,
 )
-from tests.unit.hvdchart.played_runs import play
+from tests.unit.hvdchart.played_runs import play_run
 
 pytestmark = pytest.mark.timeout(120)
 # It sets the terminal's title, clears the screen, and writes a line of its own.
@@ -66,7 +66,7 @@ def is_clean(text: str) -> bool:
 def hostile(fake_cluster: FakeCluster) -> FakeCluster:
     """A failed run of which a stranger has written every text."""
     failed = pod(f"{JOB}-x", "master", terminated(1, EVIL), phase="Failed")
-    play(fake_cluster, FAILED, failed)
+    play_run(fake_cluster, FAILED, failed)
     fake_cluster.log(f"{JOB}-x", "the log has \x1b[2J")
     stuck = pod("hvd-worker-0", "worker", {"waiting": {"reason": "ErrImagePull", "message": EVIL}})
     stuck["spec"]["nodeName"] = f"node{EVIL}"
@@ -163,7 +163,7 @@ def test_garbage_of_the_api_server_is_one_message(
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["list", "--help"])
 def test_a_full_disk_is_reported_in_one_line(fake_cluster: FakeCluster, word: str) -> None:
-    play(fake_cluster, job(), pod(f"{JOB}-x", "master", CREATING))
+    play_run(fake_cluster, job(), pod(f"{JOB}-x", "master", CREATING))
     command = [sys.executable, "-m", "hvdchart", word]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)

@@ -56,7 +56,7 @@ def test_default_image_is_that_of_what_set_makes_of_the_run(
     hvdchart: Command, script: Path, settings: list[str], image: str
 ) -> None:
     script.write_text("import tensorflow\n")
-    done = hvdchart("plan", script, *(word for each in settings for word in ("--set", each)))
+    done = hvdchart("plan", script, *(word for setting in settings for word in ("--set", setting)))
     assert done.code == 0, done.errors
     assert ("image " in done.errors) == bool(image)
     assert image in done.errors
@@ -93,8 +93,9 @@ def test_framework_that_a_named_public_image_lacks_is_reported(
     done = hvdchart("plan", script, "--image", image, "-o", "json")
     assert done.code == 0, done.errors
     plain = image.partition(":")[0]
-    warnings = [each for each in json.loads(done.output)["warnings"] if plain in each]
-    assert [each.split()[3].rstrip(",") for each in warnings] == ([lacked] if lacked else [])
+    warnings = [warning for warning in json.loads(done.output)["warnings"] if plain in warning]
+    named = [warning.split()[3].rstrip(",") for warning in warnings]
+    assert named == ([lacked] if lacked else [])
 
 
 @pytest.mark.parametrize("package", ["torch", "torchvision"])
@@ -105,7 +106,8 @@ def test_framework_that_requirements_bring_is_not_lacked(
     (script.parent / "requirements.txt").write_text(f"{package}\n")
     done = hvdchart("plan", script, "--image", PUBLIC, "--code", script.parent, "-o", "json")
     repository = PUBLIC.partition(":")[0]
-    assert not [each for each in json.loads(done.output)["warnings"] if repository in each]
+    warnings = json.loads(done.output)["warnings"]
+    assert not [warning for warning in warnings if repository in warning]
 
 
 def test_package_with_a_similar_name_does_not_bring_the_framework(
@@ -115,7 +117,8 @@ def test_package_with_a_similar_name_does_not_bring_the_framework(
     (script.parent / "requirements.txt").write_text("jaxtyping\n")
     done = hvdchart("plan", script, "--image", PUBLIC, "--code", script.parent, "-o", "json")
     repository = PUBLIC.partition(":")[0]
-    (warning,) = [each for each in json.loads(done.output)["warnings"] if repository in each]
+    warnings = json.loads(done.output)["warnings"]
+    (warning,) = [warning for warning in warnings if repository in warning]
     assert "jax" in warning
 
 

@@ -32,6 +32,18 @@ PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:hvdchart_step 7
 PROBE += "0:hvdchart_samples_per_second 16.25\n0:hvdchart_loss 0.5\n"
 
 
+@pytest.fixture
+def with_timeline(running: FakeCluster) -> FakeCluster:
+    """A run that writes its timeline below OUTPUT_PATH."""
+    variables = [
+        {"name": "OUTPUT_PATH", "value": "/output"},
+        {"name": "HOROVOD_TIMELINE", "value": "$(OUTPUT_PATH)/horovod-timeline.json"},
+    ]
+    template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
+    running.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 2, "template": template}})
+    return running
+
+
 def test_exec_runs_the_command_in_the_pod_of_the_rank(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
@@ -262,18 +274,6 @@ def test_timeline_says_how_a_run_gets_one(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     assert "--set horovod.timeline=true" in hvdchart("timeline", "hvd").errors
-
-
-@pytest.fixture
-def with_timeline(running: FakeCluster) -> FakeCluster:
-    """A run that writes its timeline below OUTPUT_PATH."""
-    variables = [
-        {"name": "OUTPUT_PATH", "value": "/output"},
-        {"name": "HOROVOD_TIMELINE", "value": "$(OUTPUT_PATH)/horovod-timeline.json"},
-    ]
-    template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
-    running.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 2, "template": template}})
-    return running
 
 
 def test_timeline_says_that_no_pod_has_it(

@@ -13,7 +13,13 @@ from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job, pod
-from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, report_progress, upgrades
+from tests.unit.hvdchart.played_runs import (
+    SPEC,
+    installed_values,
+    list_upgrades,
+    play_run,
+    report_progress,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -25,10 +31,16 @@ def job_of_run(*conditions: tuple[str, str, str]) -> Any:
     return item
 
 
+@pytest.fixture
+def namesake(script: Path) -> Path:
+    """A script whose run would have the name of another one: two people may have a train.py."""
+    return script.rename(script.with_name("hvd.py"))
+
+
 def test_a_script_runs_on_two_workers_to_its_end(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
-    play(fake_cluster, DONE, ENDED_MASTER)
+    play_run(fake_cluster, DONE, ENDED_MASTER)
     done = hvdchart("run", script, "--name", "hvd")
     assert done.code == 0, done.errors
     assert "hvd: finished\n" in done.errors
@@ -42,7 +54,7 @@ def test_the_release_is_named_after_the_script(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     assert hvdchart("run", script, "--detach", "-n", "mine").code == 0
-    arguments = upgrades(helm)[-1].arguments
+    arguments = list_upgrades(helm)[-1].arguments
     assert arguments[1] == "my-train"
     assert "mine" in arguments
 
@@ -155,17 +167,16 @@ def test_volumes_and_secrets_are_mounted(
 def test_volume_takes_no_name_of_a_secrets(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
-    given = ["tok:/run/tok", "key:/run/key"]
-    options = [word for each in given for word in ("--secret", each)]
+    options = ["--secret", "tok:/run/tok", "--secret", "key:/run/key"]
     options += ["--volume", "secret-0=emptyDir:/scratch", "--volume", "secret-1=emptyDir:/more"]
     done = hvdchart("run", script, "--detach", "--force", *options)
     assert done.code == 0, done.errors
     sent = installed_values(helm)
-    paths = {each["name"]: each["mountPath"] for each in sent["volumeMounts"]}
+    paths = {mount["name"]: mount["mountPath"] for mount in sent["volumeMounts"]}
     mounted = {
-        each["secret"]["secretName"]: paths[each["name"]]
-        for each in sent["volumes"]
-        if "secret" in each
+        volume["secret"]["secretName"]: paths[volume["name"]]
+        for volume in sent["volumes"]
+        if "secret" in volume
     }
     assert mounted == {"tok": "/run/tok", "key": "/run/key"}
     assert (paths["secret-0"], paths["secret-1"]) == ("/scratch", "/more")
@@ -178,7 +189,7 @@ def test_secret_may_be_variables_and_files(
     assert hvdchart("run", script, "--detach", "--force", *options).code == 0
     sent = installed_values(helm)
     assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "a"}}]
-    assert {"/b", "/c"} <= {each["mountPath"] for each in sent["volumeMounts"]}
+    assert {"/b", "/c"} <= {mount["mountPath"] for mount in sent["volumeMounts"]}
 
 
 def test_saved_spec_deploys_the_same_run(
@@ -312,7 +323,7 @@ def test_status_of_a_script_names_options_in_place_of_values(
 ) -> None:
     script_job = job_of_run()
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}
-    play(fake_cluster, script_job, pod("hvd-master-1a2b3c4d-x", "master", waiting))
+    play_run(fake_cluster, script_job, pod("hvd-master-1a2b3c4d-x", "master", waiting))
     done = hvdchart("status", "hvd")
     (remedy,) = [line for line in done.output.splitlines() if line.startswith("what to do: ")]
     assert "`--image`, `--set image.pullSecrets`" in remedy
@@ -329,18 +340,12 @@ def test_command_of_mode_custom_may_have_variables_of_launchers(
     assert "train.env.WORLD_SIZE" in refused.errors
 
 
-@pytest.fixture
-def namesake(script: Path) -> Path:
-    """A script whose run would have the name of another one: two people may have a train.py."""
-    return script.rename(script.with_name("hvd.py"))
-
-
 def test_an_active_run_is_not_replaced_by_a_script_of_its_name(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, namesake: Path
 ) -> None:
-    play(fake_cluster, job(), MASTER)
+    play_run(fake_cluster, job(), MASTER)
     done = hvdchart("run", namesake, "--detach")
-    assert (done.code, upgrades(helm)) == (7, [])
+    assert (done.code, list_upgrades(helm)) == (7, [])
     assert "run hvd in namespace team is running: --name hvd " in done.errors
 
 
@@ -348,7 +353,7 @@ def test_an_active_run_is_not_replaced_by_a_script_of_its_name(
 def test_an_active_run_is_replaced_where_its_name_is_given(
     hvdchart: Command, fake_cluster: FakeCluster, namesake: Path
 ) -> None:
-    play(fake_cluster, job(suspend=True), MASTER)
+    play_run(fake_cluster, job(suspend=True), MASTER)
     assert hvdchart("run", namesake, "--detach", "--name", "hvd").code == 0
 
 
@@ -356,7 +361,7 @@ def test_an_active_run_is_replaced_where_its_name_is_given(
 def test_a_finished_run_is_replaced_by_a_script_of_its_name(
     hvdchart: Command, fake_cluster: FakeCluster, namesake: Path
 ) -> None:
-    play(fake_cluster, DONE, ENDED_MASTER)
+    play_run(fake_cluster, DONE, ENDED_MASTER)
     assert hvdchart("run", namesake, "--detach").code == 0
 
 
@@ -512,7 +517,7 @@ def test_what_the_user_has_written_is_not_reworded(
 def test_loss_that_is_nan_is_a_warning_of_the_status(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, job_of_run(("Complete", "", "")), ENDED_MASTER)
+    play_run(fake_cluster, job_of_run(("Complete", "", "")), ENDED_MASTER)
     report_progress(fake_cluster, {"step": 3, "loss": "nan"})
     done = hvdchart("status", "hvd")
     assert re.search("warning: .*NaN.* `--fail-on-nan` ", done.output)

@@ -25,7 +25,7 @@ from tests.unit.hvdchart.objects import (
     pod,
     terminated,
 )
-from tests.unit.hvdchart.played_runs import play, report_progress
+from tests.unit.hvdchart.played_runs import play_run, report_progress
 
 pytestmark = pytest.mark.timeout(120)
 REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "samplesPerSecond": 32.0, "secondsLeft": 240}
@@ -34,7 +34,7 @@ REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "samplesPerSecond": 32.0, "
 @pytest.fixture
 def running(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that continues and reports its progress."""
-    play(fake_cluster, job(options=["--tag-output"]), MASTER)
+    play_run(fake_cluster, job(options=["--tag-output"]), MASTER)
     report_progress(fake_cluster, REPORTED)
     return fake_cluster
 
@@ -45,13 +45,22 @@ REASON = "a worker of the run was killed, because its container had used all of 
 @pytest.fixture
 def two_runs(fake_cluster: FakeCluster) -> FakeCluster:
     """A failed run, one of which only its workers and its record are left, and a foreign pod."""
-    play(fake_cluster, FAILED, FAILED_MASTER)
+    play_run(fake_cluster, FAILED, FAILED_MASTER)
     labels = {**LABELS, "app.kubernetes.io/instance": "old"}
     old = {"metadata": {"name": "old-worker", "labels": labels}, "spec": {"replicas": 0}}
     fake_cluster.put("statefulsets", old)
     record = {"state": "Failed", "reason": " ".join([REASON] * 3)}
     fake_cluster.put("configmaps", {"metadata": {"name": "old-run"}, "data": record})
     fake_cluster.put("pods", {"metadata": {"name": "other", "labels": {"app": "other"}}})
+    return fake_cluster
+
+
+@pytest.fixture
+def failed(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run whose last attempt has failed, after an earlier one."""
+    play_run(fake_cluster, FAILED, FAILED_MASTER)
+    older = pod(f"{JOB}-a", "master", terminated(1, "older", at="09:00:00"), phase="Failed")
+    fake_cluster.put("pods", older)
     return fake_cluster
 
 
@@ -72,7 +81,7 @@ def test_list_has_the_age_the_duration_and_the_progress(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     ended = {**DONE["status"], "completionTime": "2026-01-01T10:04:00Z"}
-    play(fake_cluster, {**DONE, "status": ended}, ENDED_MASTER)
+    play_run(fake_cluster, {**DONE, "status": ended}, ENDED_MASTER)
     report_progress(fake_cluster, {"step": 7, "steps": 9, "loss": 0.25})
     head, line = hvdchart("list").output.splitlines()
     shown = line[head.index("DURATION") :].split()
@@ -82,7 +91,7 @@ def test_list_has_the_age_the_duration_and_the_progress(
 def test_all_namespaces_are_those_that_one_may_read(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, DONE, ENDED_MASTER)
+    play_run(fake_cluster, DONE, ENDED_MASTER)
     # The list of all namespaces is refused, and then that of their names.
     fake_cluster.fail("GET", "batch/jobs", faults.status(403))
     fake_cluster.fail("GET", "core/namespaces", faults.status(403))
@@ -131,7 +140,7 @@ def test_list_shows_the_runs_of_all_namespaces_as_json(
     hvdchart: Command, two_runs: FakeCluster
 ) -> None:
     documents = json.loads(hvdchart("list", "-A", "-o", "json").output)
-    assert [(each["namespace"], each["name"]) for each in documents] == [
+    assert [(run["namespace"], run["name"]) for run in documents] == [
         ("team", "hvd"),
         ("team", "old"),
     ]
@@ -185,15 +194,6 @@ def test_status_is_the_same_data_as_yaml(hvdchart: Command, finished: FakeCluste
     assert shown.startswith("---\n")
 
 
-@pytest.fixture
-def failed(fake_cluster: FakeCluster) -> FakeCluster:
-    """A run whose last attempt has failed, after an earlier one."""
-    play(fake_cluster, FAILED, FAILED_MASTER)
-    older = pod(f"{JOB}-a", "master", terminated(1, "older", at="09:00:00"), phase="Failed")
-    fake_cluster.put("pods", older)
-    return fake_cluster
-
-
 def test_status_of_a_failed_run_says_why(hvdchart: Command, failed: FakeCluster) -> None:
     done = hvdchart("status", "hvd")
     assert (done.code, done.errors) == (8, "hvdchart: run hvd failed\n")
@@ -217,7 +217,7 @@ def test_status_of_a_failed_run_has_the_lines_of_the_rank_that_ended_it(
     """Other ranks have lost their peer, and launchers put boxes around that."""
     failed = job(("Failed", "BackoffLimitExceeded", "limit"), options=["--tag-output"])
     reason = "rank 1 on hvd-worker-1: ValueError: no data, train.py:8"
-    play(fake_cluster, failed, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
+    play_run(fake_cluster, failed, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
     fake_cluster.log(
         f"{JOB}-x",
         "[1,1]<stderr>:ValueError: no data",
@@ -232,7 +232,7 @@ def test_status_of_a_rank_whose_lines_are_not_known_names_no_lines_of_it(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     reason = "rank 1 on hvd-worker-1: ValueError: no data, train.py:8"
-    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
+    play_run(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
     lines = hvdchart("status", "hvd").output.splitlines()
     assert lines[-2:] == ["first", "last"]
     assert not any("--rank" in line for line in lines)
@@ -293,7 +293,7 @@ def test_logs_of_an_unknown_rank_are_refused(hvdchart: Command, running: FakeClu
 def test_logs_are_those_since_a_time(
     hvdchart: Command, running: FakeCluster, more: list[str]
 ) -> None:
-    play(running, DONE, ENDED_MASTER)
+    play_run(running, DONE, ENDED_MASTER)
     assert hvdchart("logs", "hvd", "--since", "5m", *more).code == 0
     asked = [request.query for request in running.requests if request.resource == "log"]
     assert {query["sinceSeconds"] for query in asked} == {"300"}
@@ -326,7 +326,10 @@ def test_objects_of_another_prefix_are_found_where_no_job_is_left(
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:
     pulled = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
     # The master numbers its events of one second.
-    numbered = (event("hvd", "Job", "X", f"{n}", name=f"hvd.2026010110000{n}") for n in (1, 0))
+    numbered = (
+        event("hvd", "Job", "X", f"{number}", name=f"hvd.2026010110000{number}")
+        for number in (1, 0)
+    )
     fake_cluster.put("events", *numbered, event("hvdx", "Pod", "X", ""), {**pulled, "count": 2})
     done = hvdchart("events", "hvd")
     assert done.output.splitlines() == [
@@ -338,7 +341,7 @@ def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCl
 
 
 def test_events_says_that_there_are_none(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    play(fake_cluster, DONE, ENDED_MASTER)
+    play_run(fake_cluster, DONE, ENDED_MASTER)
     done = hvdchart("events", "hvd")
     assert (done.code, done.output) == (0, "")
     assert done.errors.startswith("no events about hvd in namespace team")

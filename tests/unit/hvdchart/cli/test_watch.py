@@ -30,7 +30,7 @@ from tests.unit.hvdchart.objects import (
     STATEFUL_SET,
     job,
 )
-from tests.unit.hvdchart.played_runs import meanwhile, play, report_progress
+from tests.unit.hvdchart.played_runs import meanwhile, play_run, report_progress
 
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10\ncpu 2500000 11\nmemory 209715200\n0:hvdchart_step 7\n"
@@ -43,7 +43,7 @@ def live(fake_cluster: FakeCluster, kubectl: StubProgram) -> FakeCluster:
     kubectl.answer("team", PROBE)
     fake_cluster.put("jobs", job())
     fake_cluster.put("statefulsets", STATEFUL_SET)
-    play(fake_cluster, job(), MASTER)
+    play_run(fake_cluster, job(), MASTER)
     report_progress(fake_cluster, {"step": 120, "steps": 500, "loss": 0.41})
     return fake_cluster
 
@@ -53,7 +53,7 @@ def test_what_is_no_terminal_gets_a_line_for_each_change(
 ) -> None:
     def end() -> None:
         live.wait_for("log", "get")
-        play(live, DONE, ENDED_MASTER)
+        play_run(live, DONE, ENDED_MASTER)
 
     with meanwhile(end):
         done = hvdchart("watch", "hvd")
@@ -67,7 +67,7 @@ def test_what_is_no_terminal_gets_a_line_for_each_change(
 def test_a_run_that_has_failed_is_shown_and_fails(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, FAILED, FAILED_MASTER)
+    play_run(fake_cluster, FAILED, FAILED_MASTER)
     done = hvdchart("watch", "hvd")
     assert (done.code, done.output) == (8, "hvd: failed, attempt 4 of 4, boom\n")
 
@@ -86,7 +86,7 @@ def test_a_run_is_shown_to_who_may_not_read_logs(hvdchart: Command, live: FakeCl
 
     def end() -> None:
         live.wait_for("jobs", "watch", 2)
-        play(live, DONE, ENDED_MASTER)
+        play_run(live, DONE, ENDED_MASTER)
 
     with meanwhile(end):
         done = hvdchart("watch", "hvd")
@@ -128,7 +128,7 @@ def test_the_page_is_served_until_ctrl_c(live: FakeCluster) -> None:
 
 @pytest.mark.slow
 def test_the_page_of_a_run_that_has_failed_fails_when_it_ends(fake_cluster: FakeCluster) -> None:
-    play(fake_cluster, FAILED, FAILED_MASTER)
+    play_run(fake_cluster, FAILED, FAILED_MASTER)
     with started("--web") as process:
         assert process.stdout
         process.stdout.readline()

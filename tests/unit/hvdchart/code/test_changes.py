@@ -48,14 +48,6 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["", "train.py"], ids=["folder", "script"])
-def test_folder_that_takes_the_place_of_another_is_watched(folder: Path, name: str) -> None:
-    watch = Watch(folder / name)
-    watch.after(lambda: None)
-    watch.after(lambda: replace(folder, "2"))
-    watch.after(lambda: (folder / "train.py").write_text("3"))
-
-
 @pytest.fixture
 def inside(folder: Path) -> Iterator[Path]:
     """The folder, which is the working directory."""
@@ -63,6 +55,14 @@ def inside(folder: Path) -> Iterator[Path]:
     os.chdir(folder)
     yield folder
     os.chdir(before)
+
+
+@pytest.mark.parametrize("name", ["", "train.py"], ids=["folder", "script"])
+def test_folder_that_takes_the_place_of_another_is_watched(folder: Path, name: str) -> None:
+    watch = Watch(folder / name)
+    watch.after(lambda: None)
+    watch.after(lambda: replace(folder, "2"))
+    watch.after(lambda: (folder / "train.py").write_text("3"))
 
 
 def test_working_directory_is_watched_by_its_name(inside: Path) -> None:

@@ -29,7 +29,7 @@ def come_back(path: Path, folder: Path) -> list[str]:
         files[code_archive.CODE_ARCHIVE] = base64.b64decode(code["archive"])
     folder.parent.mkdir(parents=True, exist_ok=True)
     code_archive.unpack(code_archive.pack(files), folder)
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
 @pytest.fixture

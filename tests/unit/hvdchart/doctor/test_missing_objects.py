@@ -11,7 +11,7 @@ from hvdchart.doctor.needs import objects_named
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
-from tests.unit.hvdchart.played_runs import upgrades
+from tests.unit.hvdchart.played_runs import list_upgrades
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_run_that_names_a_missing_object_is_refused_before_it_is_installed(
     missing: str,
 ) -> None:
     done = hvdchart("run", script, "--detach", *options)
-    assert (done.code, upgrades(helm)) == (7, [])
+    assert (done.code, list_upgrades(helm)) == (7, [])
     assert f" {missing} in namespace team" in done.errors
 
 

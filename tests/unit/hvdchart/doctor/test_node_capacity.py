@@ -12,7 +12,7 @@ from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
-from tests.unit.hvdchart.played_runs import upgrades
+from tests.unit.hvdchart.played_runs import list_upgrades
 
 GPU = "nvidia.com/gpu"
 
@@ -114,7 +114,7 @@ def test_impossible_run_is_refused_before_it_is_installed(
 ) -> None:
     fake_cluster.put("nodes", node())
     done = hvdchart("run", script, "--detach", *options)
-    assert (done.code, bool(upgrades(helm))) == (code, code == 0), done.errors
+    assert (done.code, bool(list_upgrades(helm))) == (code, code == 0), done.errors
     assert ("`--force`" in done.errors) == (code == 7)
 
 

@@ -28,7 +28,9 @@ class Kubelet:
     def _run(self) -> None:
         for number, phase in enumerate(("Running", "Succeeded")):
             self._cluster.wait_for("pods", "create", number + 1)
-            (pod,) = (item for item in self._cluster.items("pods") if item not in self.pods)
+            (pod,) = (
+                new_pod for new_pod in self._cluster.items("pods") if new_pod not in self.pods
+            )
             name = pod["metadata"]["name"]
             self._cluster.log(name, self._prints, end=True)
             started = {**pod, "status": {"phase": phase, "podIP": "10.0.0.9"}}
@@ -62,7 +64,11 @@ def test_probe_connects_to_the_selected_pod_from_one_that_is_not_selected(
     """The policy belongs to the selected pod: Kubernetes deletes it when that pod is gone."""
     kubelet = Kubelet(fake_cluster, POLICY_PROBE_MARK + "enforced")
     examine_policies(Cluster.connect(), "python:3")
-    (created,) = (r for r in fake_cluster.requests if r.verb == "create" and r.resource != "pods")
+    (created,) = (
+        request
+        for request in fake_cluster.requests
+        if request.verb == "create" and request.resource != "pods"
+    )
     policy = created.body
     target, stranger = kubelet.pods
     (owner,) = policy["metadata"]["ownerReferences"]
@@ -94,8 +100,8 @@ def test_doctor_probes_only_if_it_is_asked(hvdchart: Command, fake_cluster: Fake
     fake_cluster.created_status = {"allowed": True}
     fake_cluster.put("namespaces", {"metadata": {"name": "team"}})
     hvdchart("doctor", "-o", "json")
-    kinds = {r.resource for r in fake_cluster.requests if r.verb == "create"}
+    kinds = {request.resource for request in fake_cluster.requests if request.verb == "create"}
     assert kinds == {"selfsubjectaccessreviews"}
     fake_cluster.refusals = {"networkpolicies create": (403, "no right")}
     findings = json.loads(hvdchart("doctor", "--probe-policies", "python:3", "-o", "json").output)
-    assert "network policies" in {each["subject"] for each in findings}
+    assert "network policies" in {finding["subject"] for finding in findings}

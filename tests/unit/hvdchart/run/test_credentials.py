@@ -54,6 +54,46 @@ def program(folder: Path, status: str, version: str = V1) -> dict[str, Any]:
     return {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
 
 
+@pytest.fixture
+def of_files(api: SecureApi, kubeconfig_file: Path) -> dict[str, str]:
+    """A user whose certificate is in files beside the kubeconfig, by the name `me`."""
+    pair = api.issue("me")
+    folder = kubeconfig_file.parent / "keys"
+    folder.mkdir()
+    (folder / "me.crt").write_bytes(pair.certificate)
+    (folder / "me.key").write_bytes(pair.key)
+    return {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
+
+
+@pytest.fixture
+def of_data(api: SecureApi) -> dict[str, str]:
+    """A user whose certificate is in the kubeconfig, by the name `other`."""
+    pair = api.issue("other")
+    return {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
+
+
+@pytest.fixture
+def account(
+    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Path:
+    """The empty folder of the service account of a pod that has no kubeconfig."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", folder)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+    return folder
+
+
+@pytest.fixture
+def complete_account(api: SecureApi, account: Path) -> Path:
+    """The folder of a service account, with its files."""
+    (account / "namespace").write_text("mine\n")
+    (account / "ca.crt").write_bytes(api.authority.certificate)
+    (account / "token").write_text("old\n")
+    return account
+
+
 @pytest.mark.parametrize(
     ("user", "header"),
     [
@@ -99,24 +139,6 @@ def test_variable_of_a_program_may_have_no_value(
     assert sent.authorization == "Bearer of"
 
 
-@pytest.fixture
-def of_files(api: SecureApi, kubeconfig_file: Path) -> dict[str, str]:
-    """A user whose certificate is in files beside the kubeconfig, by the name `me`."""
-    pair = api.issue("me")
-    folder = kubeconfig_file.parent / "keys"
-    folder.mkdir()
-    (folder / "me.crt").write_bytes(pair.certificate)
-    (folder / "me.key").write_bytes(pair.key)
-    return {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
-
-
-@pytest.fixture
-def of_data(api: SecureApi) -> dict[str, str]:
-    """A user whose certificate is in the kubeconfig, by the name `other`."""
-    pair = api.issue("other")
-    return {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
-
-
 def test_certificate_comes_from_files_beside_the_kubeconfig(
     api: SecureApi, kubeconfig_file: Path, of_files: dict[str, str]
 ) -> None:
@@ -133,28 +155,6 @@ def test_certificate_in_the_kubeconfig_is_preferred_to_files(
 def test_without_a_kubeconfig_there_is_no_cluster(kubeconfig_file: Path) -> None:
     with pytest.raises(ClusterError, match=r"\bKUBECONFIG\b"):
         Cluster.connect()
-
-
-@pytest.fixture
-def account(
-    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Path:
-    """The empty folder of the service account of a pod that has no kubeconfig."""
-    folder = tmp_path / "account"
-    folder.mkdir()
-    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", folder)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
-    return folder
-
-
-@pytest.fixture
-def complete_account(api: SecureApi, account: Path) -> Path:
-    """The folder of a service account, with its files."""
-    (account / "namespace").write_text("mine\n")
-    (account / "ca.crt").write_bytes(api.authority.certificate)
-    (account / "token").write_text("old\n")
-    return account
 
 
 def test_pod_with_an_incomplete_service_account_says_what_is_missing(account: Path) -> None:

@@ -135,8 +135,8 @@ def record(step: int, seconds_left: int, after: float, state: str = "Running") -
 def pods() -> list[Any]:
     nodes = ("node-a", "node-b", "node-d", "node-b")
     workers = [
-        pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True, node=node)
-        for n, node in enumerate(nodes)
+        pod(f"hvd-worker-{ordinal}", "worker", RUNNING, ready=True, node=node)
+        for ordinal, node in enumerate(nodes)
     ]
     return [pod(f"{JOB}-x", "master", RUNNING, ready=True, node="node-a"), *workers]
 

@@ -77,8 +77,8 @@ def test_nothing_can_be_changed(server: PageServer) -> None:
 
 
 def test_each_server_has_a_token_of_its_own(server: PageServer) -> None:
-    with serve_page(sample.training_view()) as other:
-        token = urlsplit(other.address).path
+    with serve_page(sample.training_view()) as other_server:
+        token = urlsplit(other_server.address).path
         assert len(token) > 30
         assert token != urlsplit(server.address).path
 
@@ -195,8 +195,8 @@ def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     mark = replace(view.marks[-1], text=EVIL)
     stall = replace(view.stall, what=EVIL, place=EVIL)
     rows = (replace(view.rows[0], pod=EVIL, state=EVIL), *view.rows[1:])
-    own = {"reason": EVIL, "remedy": EVIL, "log": (EVIL,), "marks": (mark,), "rows": rows}
-    evil = replace(view, name=EVIL, namespace=EVIL, stall=stall, **own)  # type: ignore[arg-type]
+    fields = {"reason": EVIL, "remedy": EVIL, "log": (EVIL,), "marks": (mark,), "rows": rows}
+    evil = replace(view, name=EVIL, namespace=EVIL, stall=stall, **fields)  # type: ignore[arg-type]
     file = tmp_path / "page.html"
     file.write_text(write_page(evil, sections=[Section(EVIL, EVIL)]))
     shown = document_of(file.as_uri(), tmp_path / "profile")

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def put_job(cluster: FakeCluster, session: str, name: str = JOB) -> None:
-    item = job(name=name)
-    item["metadata"] |= {"annotations": {SESSION: session}, "uid": f"uid of {name}"}
-    cluster.put("jobs", item)
+    run_job = job(name=name)
+    run_job["metadata"] |= {"annotations": {SESSION: session}, "uid": f"uid of {name}"}
+    cluster.put("jobs", run_job)
 
 
 def renewal(cluster: FakeCluster, name: str = JOB) -> Any:
-    item = cluster.find("jobs", name)
-    return item and item["metadata"]["annotations"].get(RENEWED)
+    run_job = cluster.find("jobs", name)
+    return run_job and run_job["metadata"]["annotations"].get(RENEWED)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_lease_of_zero_seconds_is_none(fake_cluster: FakeCluster, helm: StubProg
     with Session(Cluster.connect(), "hvd", Helm(), print, "") as endless:
         endless.upgrade({"session": {"leaseSeconds": 0}})
         assert installed_values(helm)["session"]["leaseSeconds"] == 0
-        assert not [each for each in fake_cluster.requests if each.verb == "patch"]
+        assert not [request for request in fake_cluster.requests if request.verb == "patch"]
 
 
 @pytest.mark.parametrize("chart", ["horovod", "postgresql"])

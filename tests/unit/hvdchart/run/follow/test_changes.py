@@ -128,8 +128,8 @@ def test_a_thread_ends_with_the_follower_though_nothing_reads_its_items() -> Non
 
     def put_without_end() -> None:
         try:
-            for item in count():
-                follower.put(item)
+            for number in count():
+                follower.put(number)
         finally:
             ended.set()
 

@@ -73,7 +73,11 @@ def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
     finish(training)
     seen += lines
     assert texts(iter(seen)) == ["hvd-master-1-a m1", "hvd-worker-0 w1", "hvd-worker-1 late"]
-    logs = {r.path: r.query for r in reversed(training.requests) if r.resource == "log"}
+    logs = {
+        request.path: request.query
+        for request in reversed(training.requests)
+        if request.resource == "log"
+    }
     asked = [(query["tailLines"], query["container"]) for query in logs.values()]
     assert sorted(asked) == [("5", "master"), *[("5", "worker")] * 3]
 

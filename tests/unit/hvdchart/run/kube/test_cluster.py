@@ -58,7 +58,7 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     release = read_release(Cluster.connect(), "hvd")
     assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
     assert (release.name, release.record) == ("hvd", {})
-    assert [each["reason"] for each in release.events] == ["First", "Second"]
+    assert [read_event["reason"] for read_event in release.events] == ["First", "Second"]
 
 
 LINES = ["first", "Grüße", "", "long" * 20_000]

@@ -17,7 +17,7 @@ from hvdchart.run.state.view import RunView
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import JOB, MASTER, STATEFUL_SET, WORKERS, job
-from tests.unit.hvdchart.played_runs import play
+from tests.unit.hvdchart.played_runs import play_run
 
 SINCE = "2026-01-01T10:04:45Z"
 PLACE = "data/load.py:41 in next_batch"
@@ -79,7 +79,7 @@ def test_status_says_how_long_a_stall_has_lasted(
     now = datetime.fromisoformat("2026-01-01T10:10:45Z").timestamp()
     lines = list(status_report(RunView(release).status, "team", now))
     assert any(line.startswith("stalled for at least 6 min: rank 1 on") for line in lines), lines
-    play(fake_cluster, job(), MASTER)
+    play_run(fake_cluster, job(), MASTER)
     fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": release.record})
     assert "at data/load.py:41 in next_batch\n" in hvdchart("status", "hvd").output
     document = json.loads(hvdchart("status", "hvd", "-o", "json").output)

@@ -82,6 +82,13 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
     return [MASTER, WORKERS[0], held]
 
 
+@pytest.fixture(params=[0, 1, 2])
+def lost(request: pytest.FixtureRequest) -> int:
+    """The ordinal of the worker that is not up: each of them may be it."""
+    ordinal: int = request.param
+    return ordinal
+
+
 @pytest.mark.parametrize(
     ("pods", "more", "state", "reason", "remedy"),
     [
@@ -314,6 +321,8 @@ def test_status_has_the_attempts_of_no_other_run(changes: dict[str, str], is_own
 
 
 SPARE = {"name": "hvd-worker", "annotations": {"hvdchart/spares": "1"}}
+
+
 THREE_WITH_A_SPARE = [{"metadata": SPARE, "spec": {"replicas": 3}}]
 
 
@@ -321,13 +330,6 @@ def up_without(lost: int) -> list[Any]:
     """The master, and two of three workers that are up; `lost` is the ordinal of the other."""
     others = [ordinal for ordinal in range(3) if ordinal != lost]
     return [MASTER, *(pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in others)]
-
-
-@pytest.fixture(params=[0, 1, 2])
-def lost(request: pytest.FixtureRequest) -> int:
-    """The ordinal of the worker that is not up: each of them may be it."""
-    ordinal: int = request.param
-    return ordinal
 
 
 def test_a_run_whose_spare_stands_in_is_running(lost: int) -> None:
@@ -390,6 +392,8 @@ def test_a_run_whose_master_is_on_a_failed_node_waits_for_another_one(
 
 
 FEWER = {"name": "hvd-worker", "annotations": {"hvdchart/minimum": "1"}}
+
+
 WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
 
 
@@ -431,8 +435,14 @@ def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
 
 
 TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
+
+
 OLD_JOB = {"kind": "Job", "name": JOB, "uid": "uid-old"}
+
+
 READY = event(JOB, "Job", "WorkersReady", "answer", type="Normal", at="2")
+
+
 PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
 
 
@@ -514,9 +524,9 @@ def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_the_command_that_continues_a_run_names_its_namespace(is_stopped: bool) -> None:
-    item = job(suspend=is_stopped)
-    item["metadata"]["namespace"] = "team"
-    current = status([MASTER], jobs=[item], sets=[])
+    run_job = job(suspend=is_stopped)
+    run_job["metadata"]["namespace"] = "team"
+    current = status([MASTER], jobs=[run_job], sets=[])
     assert current.remedy.endswith("hvdchart restart hvd -n team")
 
 
