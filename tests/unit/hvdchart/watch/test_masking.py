@@ -13,6 +13,9 @@ from hvdchart.watch.masking import MASK, Masker, is_secret_name
 
 pytestmark = pytest.mark.timeout(120)
 MARKER = "hunter2hunter2"
+PRIVATE_KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
+# In two parts, for programs that look for keys in repositories.
+CLOUD_KEY = "AKIA" + "IOSFODNN7EXAMPLE"
 SECRET_NAMES = ["password", "apiKey", "HF_TOKEN", "credentials", "secret", "cookies"]
 # Words that name a Secret, such as `secretName`, are not among these keys, nor is `path`.
 KEYS = st.one_of(
@@ -95,6 +98,9 @@ def test_secrets_are_known_by_their_names(name: str, is_secret: bool) -> None:
         ("bearer: abcdef", f"bearer: {MASK}"),
         ("hf_abcdefghijklmnop sk-proj-abcdef123456", f"{MASK} {MASK}"),
         ("--api-key abcdef --key=abcdef", f"--api-key {MASK} --key={MASK}"),
+        (f"{PRIVATE_KEY}\nnext", f"{MASK}\nnext"),
+        (f"AWS_ACCESS_KEY_ID={CLOUD_KEY} aws s3 cp", f"AWS_ACCESS_KEY_ID={MASK} aws s3 cp"),
+        (f"using {CLOUD_KEY} now", f"using {MASK} now"),
     ],
 )
 def test_secrets_are_known_by_their_form(text: str, expected: str) -> None:
@@ -131,10 +137,39 @@ def test_words_of_language_models_are_no_secrets() -> None:
     assert masker.text("gpt2-large reads 1000000 words") == "gpt2-large reads 1000000 words"
 
 
-def test_all_values_of_a_map_with_a_secrets_name_are_secrets() -> None:
-    document = {"credentials": {"db": {"user": "abcdef"}}, "tokens": [{"name": "a", "value": "b"}]}
-    masked = {"credentials": {"db": {"user": MASK}}, "tokens": [{"name": "a", "value": MASK}]}
+@pytest.mark.parametrize(
+    ("document", "masked"),
+    [
+        (
+            {"env": [{"name": "API_KEY", "value": "a"}, {"name": "MODEL", "value": "b"}]},
+            {"env": [{"name": "API_KEY", "value": MASK}, {"name": "MODEL", "value": "b"}]},
+        ),
+        (
+            {"args": ["python", "--hub-token", "abcdef", "--epochs", "3"]},
+            {"args": ["python", "--hub-token", MASK, "--epochs", "3"]},
+        ),
+        ({"kind": "Secret", "stringData": {"a": "b"}}, {"kind": "Secret", "stringData": MASK}),
+        (
+            {"kind": "ConfigMap", "data": {"id_rsa": PRIVATE_KEY}},
+            {"kind": "ConfigMap", "data": {"id_rsa": MASK}},
+        ),
+        ({"value": "https://me:pw@data/x"}, {"value": f"https://{MASK}@data/x"}),
+        ({"credentials": {"db": {"user": "abc"}}}, {"credentials": {"db": {"user": MASK}}}),
+        ({"tokens": [{"name": "a", "value": "b"}]}, {"tokens": [{"name": "a", "value": MASK}]}),
+    ],
+)
+def test_secrets_of_a_document_are_masked_and_nothing_else(document: Any, masked: Any) -> None:
     assert Masker().document(document) == masked
+
+
+def test_a_secret_of_a_document_is_masked_in_later_texts() -> None:
+    masker = Masker()
+    masker.document({"password": "correct-horse"})
+    assert masker.text("login with correct-horse") == f"login with {MASK}"
+
+
+def test_a_long_value_is_shown_as_its_size() -> None:
+    assert "36000 characters" in Masker().document({"archive": "QUJD" * 9000})["archive"]
 
 
 @pytest.mark.parametrize(

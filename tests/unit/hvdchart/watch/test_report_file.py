@@ -16,29 +16,18 @@ from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import JOB, event
 
 pytestmark = pytest.mark.timeout(120)
-# Planted in the values, the log, the events and the record.
+# One is known by its name in the values, and one by its form; test_masking.py tries the others.
 PASSWORD = "correct-horse-battery"
 TOKEN = "hf_" + "Ab3" * 10
-KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
-CLOUD = "AKIA" + "IOSFODNN7EXAMPLE"
-SECRETS = [PASSWORD, TOKEN, "MIIEow", CLOUD, "hunter2hunter2", "swordfish-9"]
 VALUES = {
     "worker": {
         "number": 2,
         "env": [
             {"name": "WANDB_API_KEY", "value": PASSWORD},
             {"name": "MODEL", "value": "resnet50"},
-            {"name": "SOURCE", "value": f"https://user:{PASSWORD}@data.example/x"},
-            {"name": "MLFLOW", "valueFrom": {"secretKeyRef": {"name": "tracker", "key": "t"}}},
         ],
     },
-    "master": {"args": ["python", "train.py", "--hub-token", "swordfish-9", "--epochs", "3"]},
-    "staging": {"command": ["sh", "-c", f"AWS_ACCESS_KEY_ID={CLOUD} aws s3 cp"]},
-    "extraObjects": [
-        {"kind": "Secret", "metadata": {"name": "own"}, "stringData": {"a": "hunter2hunter2"}},
-        {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"id_rsa": KEY}},
-    ],
-    "code": {"archive": "QUJD" * 9000},
+    "master": {"args": ["python", "train.py", "--epochs", "3"]},
 }
 
 
@@ -46,11 +35,11 @@ VALUES = {
 def report(
     hvdchart: Command, finished: FakeCluster, helm: StubProgram, tmp_path: Path
 ) -> dict[str, Any]:
-    """What the file of a run has in which secrets were planted everywhere."""
+    """What the file of a run has whose values, logs, events and record have secrets."""
     helm.answer("get", json.dumps(VALUES))
     finished.log(f"{JOB}-x", f"login with {PASSWORD}", f"token: {TOKEN}", "step 9 tokens: 4096")
     finished.log(f"{JOB}-x", f"\x1b[1mAuthorization: Bearer {PASSWORD}\x1b[0m", end=True)
-    finished.log("hvd-worker-0", f"using {CLOUD}", end=True)
+    finished.log("hvd-worker-0", f"using {TOKEN}", end=True)
     finished.put("events", event("hvd-worker-0", "Pod", "Failed", f"pull with {PASSWORD}"))
     # A line and a mark are cut within these secrets.
     finished.log("hvd-worker-1", "x" * 1990 + f" {PASSWORD}", end=True)
@@ -61,10 +50,11 @@ def report(
     file = tmp_path / "report.html"
     assert hvdchart("report", "hvd", "-w", file).code == 0
     text = file.read_text()
-    assert not any(secret in text for secret in [*SECRETS, PASSWORD[:4]])
-    found = re.search(r'id="data">(.*)</script>', text)
-    assert found
-    content: dict[str, Any] = json.loads(found[1])
+    assert PASSWORD[:4] not in text
+    assert TOKEN not in text
+    data_of_page = re.search(r'id="data">(.*)</script>', text)
+    assert data_of_page
+    content: dict[str, Any] = json.loads(data_of_page[1])
     return content
 
 
@@ -80,8 +70,8 @@ def test_a_report_has_what_the_run_was_read_from(report: dict[str, Any]) -> None
 def test_a_report_masks_secrets_and_nothing_else(report: dict[str, Any]) -> None:
     texts = {section["title"]: section["text"] for section in report["sections"]}
     values = texts["Values of the release"]
-    assert values.count(MASK) >= 6
-    for kept in ("resnet50", "name: tracker", "--epochs", "number: 2", "36000 characters"):
+    assert values.count(MASK) == 1
+    for kept in ("resnet50", "--epochs", "number: 2"):
         assert kept in values
     log = texts[f"Log of {JOB}-x (master)"]
     assert "first\nlast\n" in log
