@@ -112,7 +112,7 @@ def described_events() -> set[str]:
 
 def exports_of_the_library() -> str:
     """Return a table of the exports, with the first paragraph of the docstring of each."""
-    names = [name for name in hvdchart.__all__ if not name.startswith("_")]
+    names = [name for name in dir(hvdchart) if not name.startswith("_")]
     texts = {name: inspect.getdoc(getattr(hvdchart, name)) or "" for name in names}
     if undescribed := [name for name, text in texts.items() if not text]:
         sys.exit(f"no docstring of {', '.join(undescribed)}")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
+from typing import TypeAlias
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.follow.changes import Follower
@@ -84,7 +85,7 @@ class _Readings:
         )
 
 
-_Item = RunView | LogLine | _UsageReading | _Ended
+_Item: TypeAlias = RunView | LogLine | _UsageReading | _Ended
 
 
 @dataclass

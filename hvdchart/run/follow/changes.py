@@ -40,7 +40,7 @@ class Pauses(NamedTuple):
     log_silence_seconds: float = 120.0
 
 
-DEFAULT_PAUSES = Pauses()
+DEFAULT_PAUSES: Pauses = Pauses()
 
 
 def watch_run(

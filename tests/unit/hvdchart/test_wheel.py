@@ -58,7 +58,8 @@ def test_wheel_has_the_examples_and_the_page_of_a_run(installed: Path) -> None:
 
 
 def test_wheel_says_its_version_and_that_it_has_types(installed: Path) -> None:
-    assert (installed / "hvdchart" / "py.typed").is_file()
+    for file in ("__init__.pyi", "py.typed"):
+        assert (installed / "hvdchart" / file).is_file()
     (metadata,) = installed.glob("hvdchart-*.dist-info/METADATA")
     assert f"\nVersion: {hvdchart.__version__}\n" in metadata.read_text()
 
