@@ -58,7 +58,8 @@ def deploy(
     """
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
-    from hvdchart.run.helm import preview_upgrade, shorten_archives
+    from hvdchart.run.helm import preview_upgrade
+    from hvdchart.run.manifests import shorten_archives
     from hvdchart.values.check_values import checked_values
 
     planning.refuse_script(specs)
