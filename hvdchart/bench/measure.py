@@ -19,7 +19,7 @@ from hvdchart.run.state.release import Object
 from hvdchart.values.check_values import checked_values
 
 # The number of lines of a failed run's log that are reported.
-_LOG_TAIL_LINES = 30
+_FAILURE_TAIL_LINES = 30
 
 
 def run_trials(
@@ -36,7 +36,7 @@ def run_trials(
     log, which is gone with the run. Raises ClusterError where a release has the run's name,
     RunFailedError if the run ends with fewer outcomes than trials, and what `take` raises.
     """
-    last: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
+    last: deque[str] = deque(maxlen=_FAILURE_TAIL_LINES)
     values = checked_values(plan)
     with Session(cluster, plan.spec.name, helm, report, "measure again") as session:
         session.upgrade(values)

@@ -21,7 +21,7 @@ from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
 
 # The oldest Python that this program supports.
-_OLDEST = (3, 11)
+_OLDEST_PYTHON = (3, 11)
 # Where pip installs modules.
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -56,7 +56,7 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
     our_version = ".".join(map(str, version))
     named = f"image {image.reference}, because {image.reason}," if image else "the image"
     remedy = f"name an image with Python {our_version} (image=, or that of the spec)"
-    if tuple(theirs) >= _OLDEST:
+    if tuple(theirs) >= _OLDEST_PYTHON:
         remedy = f"run this program with Python {their_version}, or {remedy}"
     if image and image.for_callers:
         remedy += f", such as {image.for_callers}"

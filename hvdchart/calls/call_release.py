@@ -34,7 +34,7 @@ _LOSS_VISIBLE_TIMEOUT_SECONDS = 2.0
 _LOSS_REPORT_TIMEOUT_SECONDS = 30.0
 # Seconds to retry while a server that should run does not answer: the next attempt may be about to
 # start.
-ANSWER_TIMEOUT_SECONDS = 60.0
+SERVER_ANSWER_TIMEOUT_SECONDS = 60.0
 # The rights that a call needs in the namespace, in addition to those to install and follow a run.
 _EXEC_RIGHT = Right("", "pods/exec", "create")
 _AFTER_END = "the next call starts it again"
@@ -59,7 +59,7 @@ class CallRelease:
         helm: Helm,
         words: Words,
         report: Report,
-        answer_timeout_seconds: float = ANSWER_TIMEOUT_SECONDS,
+        answer_timeout_seconds: float = SERVER_ANSWER_TIMEOUT_SECONDS,
     ) -> None:
         self.cluster = cluster
         self.kubectl = Kubectl(cluster.namespace, helm.context)

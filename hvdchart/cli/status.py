@@ -7,7 +7,7 @@ from hvdchart.cli.terminal import print_document, print_lines
 from hvdchart.errors import NoRunError, RunFailedError
 
 # The number of lines of a failed master's log that `status` prints.
-_LOG_TAIL_LINES = 25
+_STATUS_TAIL_LINES = 25
 
 
 def status(
@@ -40,7 +40,7 @@ def status(
     if output == "text" and current.state == "failed":
         # The end of the last master's log explains more than its exit code.
         lines = plain_lines(last_lines(cluster, run), run, current.failed_rank)
-        print_lines(*lines[-_LOG_TAIL_LINES:])
+        print_lines(*lines[-_STATUS_TAIL_LINES:])
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":

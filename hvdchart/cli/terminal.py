@@ -130,8 +130,11 @@ def print_log(lines: Iterable[LogLine]) -> None:
 
 def raise_unless_finished(status: Status) -> None:
     """Raise RunFailedError for a run that did not finish; a suspended run may still finish."""
+    from hvdchart.run.state.status_text import MAX_REASON_CHARACTERS
+
     if status.state not in ("finished", "suspended"):
-        raise RunFailedError(f"run {status.name} {status.state}: {one_line(status.reason, 4096)}")
+        reason = one_line(status.reason, MAX_REASON_CHARACTERS)
+        raise RunFailedError(f"run {status.name} {status.state}: {reason}")
 
 
 def _write(stream: TextIO, text: str) -> None:

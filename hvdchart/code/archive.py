@@ -41,7 +41,7 @@ ALWAYS_IGNORED = (
 )
 # Files in which tools keep passwords, tokens and private keys; the names are compared in lower
 # case.
-SECRETS = (
+SECRET_PATTERNS = (
     ".env",
     ".env.*",
     "!.env.example",
@@ -83,7 +83,7 @@ _Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
 Report: TypeAlias = Callable[[str], object]
 # The maximum number of files in a message.
 _MAX_NAMED_FILES = 3
-_SECRETS = GitIgnoreSpec.from_lines(SECRETS)
+_SECRET_FILES = GitIgnoreSpec.from_lines(SECRET_PATTERNS)
 # Opening a pipe in place of a file would block.
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -236,7 +236,7 @@ def _walk(
 
 
 def _is_secret(name: str, *, is_folder: bool) -> bool:
-    return bool(_SECRETS.check_file(name.lower() + ("/" if is_folder else "")).include)
+    return bool(_SECRET_FILES.check_file(name.lower() + ("/" if is_folder else "")).include)
 
 
 def _names_taken_back(lines: Sequence[str]) -> GitIgnoreSpec:

@@ -112,7 +112,7 @@ _SYSCTLS = (
 _SYSCTLS_32 = (*_SYSCTLS, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
 _SYSCTLS_37 = (*_SYSCTLS_32, "net.ipv4.tcp_notsent_lowat", "net.ipv4.tcp_slow_start_after_idle")
 _SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t")
-_CONTEXT = "securityContext"
+SECURITY_CONTEXT = "securityContext"
 _PROFILES = _one_of("RuntimeDefault", "Localhost")
 _HANDLERS = (
     *(f"{probe}Probe" for probe in ("liveness", "readiness", "startup")),
@@ -123,29 +123,46 @@ _RULES = (
     *(_Rule(PRIVILEGED, _POD, f"host{name}", _one_of(False)) for name in ("Network", "PID", "IPC")),
     _Rule(PRIVILEGED, _POD, "volumes.*.hostPath", _one_of()),
     _Rule(PRIVILEGED, _CONTAINERS, "ports.*.hostPort", _one_of(0)),
-    _Rule(PRIVILEGED, _CONTAINERS, f"{_CONTEXT}.privileged", _one_of(False)),
-    _Rule(PRIVILEGED, _CONTAINERS, f"{_CONTEXT}.capabilities.add.*", _one_of(*_CAPABILITIES)),
-    _Rule(PRIVILEGED, _CONTAINERS, f"{_CONTEXT}.procMount", _one_of("Default"), is_relaxed=True),
-    _Rule(PRIVILEGED, _BOTH, f"{_CONTEXT}.appArmorProfile.type", _PROFILES),
-    _Rule(PRIVILEGED, _BOTH, f"{_CONTEXT}.seccompProfile.type", _PROFILES),
-    _Rule(PRIVILEGED, _BOTH, f"{_CONTEXT}.windowsOptions.hostProcess", _one_of(False)),
-    _Rule(PRIVILEGED, _BOTH, f"{_CONTEXT}.seLinuxOptions.user", _one_of("")),
-    _Rule(PRIVILEGED, _BOTH, f"{_CONTEXT}.seLinuxOptions.role", _one_of("")),
+    _Rule(PRIVILEGED, _CONTAINERS, f"{SECURITY_CONTEXT}.privileged", _one_of(False)),
     _Rule(
-        PRIVILEGED, _BOTH, f"{_CONTEXT}.seLinuxOptions.type", _one_of(*_SELINUX_TYPES), before=31
+        PRIVILEGED, _CONTAINERS, f"{SECURITY_CONTEXT}.capabilities.add.*", _one_of(*_CAPABILITIES)
+    ),
+    _Rule(
+        PRIVILEGED,
+        _CONTAINERS,
+        f"{SECURITY_CONTEXT}.procMount",
+        _one_of("Default"),
+        is_relaxed=True,
+    ),
+    _Rule(PRIVILEGED, _BOTH, f"{SECURITY_CONTEXT}.appArmorProfile.type", _PROFILES),
+    _Rule(PRIVILEGED, _BOTH, f"{SECURITY_CONTEXT}.seccompProfile.type", _PROFILES),
+    _Rule(PRIVILEGED, _BOTH, f"{SECURITY_CONTEXT}.windowsOptions.hostProcess", _one_of(False)),
+    _Rule(PRIVILEGED, _BOTH, f"{SECURITY_CONTEXT}.seLinuxOptions.user", _one_of("")),
+    _Rule(PRIVILEGED, _BOTH, f"{SECURITY_CONTEXT}.seLinuxOptions.role", _one_of("")),
+    _Rule(
+        PRIVILEGED,
+        _BOTH,
+        f"{SECURITY_CONTEXT}.seLinuxOptions.type",
+        _one_of(*_SELINUX_TYPES),
+        before=31,
     ),
     _Rule(
         PRIVILEGED,
         _BOTH,
-        f"{_CONTEXT}.seLinuxOptions.type",
+        f"{SECURITY_CONTEXT}.seLinuxOptions.type",
         _one_of(*_SELINUX_TYPES, "container_engine_t"),
         since=31,
     ),
-    _Rule(PRIVILEGED, _POD, f"{_CONTEXT}.sysctls.*.name", _one_of(*_SYSCTLS), before=32),
+    _Rule(PRIVILEGED, _POD, f"{SECURITY_CONTEXT}.sysctls.*.name", _one_of(*_SYSCTLS), before=32),
     _Rule(
-        PRIVILEGED, _POD, f"{_CONTEXT}.sysctls.*.name", _one_of(*_SYSCTLS_32), since=32, before=37
+        PRIVILEGED,
+        _POD,
+        f"{SECURITY_CONTEXT}.sysctls.*.name",
+        _one_of(*_SYSCTLS_32),
+        since=32,
+        before=37,
     ),
-    _Rule(PRIVILEGED, _POD, f"{_CONTEXT}.sysctls.*.name", _one_of(*_SYSCTLS_37), since=37),
+    _Rule(PRIVILEGED, _POD, f"{SECURITY_CONTEXT}.sysctls.*.name", _one_of(*_SYSCTLS_37), since=37),
     *(
         _Rule(PRIVILEGED, _CONTAINERS, f"{handler}.{kind}.host", _one_of(""), since=34)
         for handler in _HANDLERS
@@ -156,31 +173,35 @@ _RULES = (
     _Rule(
         BASELINE,
         _CONTAINERS,
-        f"{_CONTEXT}.allowPrivilegeEscalation",
+        f"{SECURITY_CONTEXT}.allowPrivilegeEscalation",
         lambda value: value is False,
     ),
     _Rule(
         BASELINE,
         _CONTAINERS,
-        f"{_CONTEXT}.capabilities.drop",
+        f"{SECURITY_CONTEXT}.capabilities.drop",
         lambda dropped: "ALL" in (dropped or ()),
     ),
-    _Rule(BASELINE, _CONTAINERS, f"{_CONTEXT}.capabilities.add.*", _one_of("NET_BIND_SERVICE")),
-    _Rule(BASELINE, _CONTAINERS, f"{_CONTEXT}.procMount", _one_of("Default")),
-    _Rule(BASELINE, _POD, f"{_CONTEXT}.runAsNonRoot", _one_of(True), is_relaxed=True),
+    _Rule(
+        BASELINE, _CONTAINERS, f"{SECURITY_CONTEXT}.capabilities.add.*", _one_of("NET_BIND_SERVICE")
+    ),
+    _Rule(BASELINE, _CONTAINERS, f"{SECURITY_CONTEXT}.procMount", _one_of("Default")),
+    _Rule(BASELINE, _POD, f"{SECURITY_CONTEXT}.runAsNonRoot", _one_of(True), is_relaxed=True),
     _Rule(
         BASELINE,
         _CONTAINERS,
-        f"{_CONTEXT}.runAsNonRoot",
+        f"{SECURITY_CONTEXT}.runAsNonRoot",
         lambda value: value is True,
         is_inherited=True,
         is_relaxed=True,
     ),
-    _Rule(BASELINE, _BOTH, f"{_CONTEXT}.runAsUser", lambda value: value != 0, is_relaxed=True),
+    _Rule(
+        BASELINE, _BOTH, f"{SECURITY_CONTEXT}.runAsUser", lambda value: value != 0, is_relaxed=True
+    ),
     _Rule(
         BASELINE,
         _CONTAINERS,
-        f"{_CONTEXT}.seccompProfile.type",
+        f"{SECURITY_CONTEXT}.seccompProfile.type",
         lambda value: value is not None and _PROFILES(value),
         is_inherited=True,
     ),

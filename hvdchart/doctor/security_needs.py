@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvdchart.doctor.needs import Values
-from hvdchart.doctor.pod_security import LEVELS, NEWEST, Path, Pod, find_violations
+from hvdchart.doctor.pod_security import (
+    LEVELS,
+    NEWEST,
+    SECURITY_CONTEXT,
+    Path,
+    Pod,
+    find_violations,
+)
 from hvdchart.values.merge import merged_groups
-
-_CONTEXT = "securityContext"
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class _ReleasePod:
             return f"the annotation {below}"
         if first == "hostNetwork":
             return "`hostNetwork`"
-        if first == _CONTEXT:
+        if first == SECURITY_CONTEXT:
             return f"`podSecurityContext.{below}`"
         if not rest:
             return f"`{self.key}.podSpec.{first}`"
@@ -42,9 +47,12 @@ class _ReleasePod:
             return f"the {' and '.join(key for key in item if key != 'name')} volume {item['name']}"
         if first != "containers" or index:
             return f"{below} of the container {item['name']}"
-        if "add" in steps and item[_CONTEXT]["capabilities"]["add"][steps[-1]] in self.capabilities:
+        if (
+            "add" in steps
+            and item[SECURITY_CONTEXT]["capabilities"]["add"][steps[-1]] in self.capabilities
+        ):
             return f"`{self.key}.capabilities`"
-        return f"`{below}`" if steps[0] == _CONTEXT else f"`{self.key}.container.{below}`"
+        return f"`{below}`" if steps[0] == SECURITY_CONTEXT else f"`{self.key}.container.{below}`"
 
 
 def security_needs(values: Values, version: int = NEWEST) -> dict[str, str]:
@@ -88,15 +96,15 @@ def _template(values: Values, group: Values, *, on_host: bool = False) -> Pod:
 
     The chart's templates of these pods are worker/_worker_pod.tpl and master/_master_pod.tpl.
     """
-    context = values.get(_CONTEXT) or {}
+    context = values.get(SECURITY_CONTEXT) or {}
     main_context = context
     if group.get("capabilities"):
         capabilities = context.get("capabilities") or {}
         added = [*(capabilities.get("add") or ()), *group["capabilities"]]
         main_context = {**context, "capabilities": {**capabilities, "add": added}}
-    main = {_CONTEXT: main_context, **(group.get("container") or {})}
+    main = {SECURITY_CONTEXT: main_context, **(group.get("container") or {})}
     extra, init = (
-        [{_CONTEXT: context, **container} for container in group.get(key) or ()]
+        [{SECURITY_CONTEXT: context, **container} for container in group.get(key) or ()]
         for key in ("extraContainers", "initContainers")
     )
     # The last one of a name replaces the others.
@@ -104,7 +112,7 @@ def _template(values: Values, group: Values, *, on_host: bool = False) -> Pod:
     spec = {
         **(group.get("podSpec") or {}),
         "hostNetwork": on_host,
-        _CONTEXT: values.get("podSecurityContext"),
+        SECURITY_CONTEXT: values.get("podSecurityContext"),
         "containers": [main, *extra],
         "initContainers": init,
         "volumes": list(volumes.values()),

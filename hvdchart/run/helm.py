@@ -20,7 +20,7 @@ from hvdchart.values.check_values import checked_values
 
 _Result = TypeVar("_Result")
 # Older versions cannot ask the API server what an upgrade would change.
-_OLDEST = (3, 13)
+_OLDEST_HELM = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 
 
@@ -86,8 +86,8 @@ class Helm:
             problem = f"`{self.program} version` does not print a version, so it is not Helm"
             remedy = self.rephrase("name Helm with `--helm PATH`")
             raise HelmError(f"{problem}, but {output!r}", remedy)
-        if (int(match[2]), int(match[3])) < _OLDEST:
-            oldest = ".".join(map(str, _OLDEST))
+        if (int(match[2]), int(match[3])) < _OLDEST_HELM:
+            oldest = ".".join(map(str, _OLDEST_HELM))
             remedy = self.rephrase(
                 f"install Helm 4, or Helm {oldest} or newer, or name one with `--helm PATH`"
             )

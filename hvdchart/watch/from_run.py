@@ -25,8 +25,8 @@ MAX_ROWS = 256
 MAX_MARKS = 120
 MAX_LINES = 200
 _MAX_MARK_CHARACTERS = 300
-_MAX_LINE_CHARACTERS = 500
-_MAX_REASON_CHARACTERS = 2000
+_MAX_VIEW_LINE_CHARACTERS = 500
+_MAX_VIEW_REASON_CHARACTERS = 2000
 _MAX_STALL_CHARACTERS = 200
 # A larger step or memory value is ignored.
 _MAX_SHOWN_NUMBER = 10**15
@@ -67,8 +67,8 @@ def build_view(
         name=one_line(status.name),
         namespace=one_line(namespace),
         state=status.state,
-        reason=shown(status.reason, _MAX_REASON_CHARACTERS),
-        remedy=shown(status.remedy, _MAX_REASON_CHARACTERS),
+        reason=shown(status.reason, _MAX_VIEW_REASON_CHARACTERS),
+        remedy=shown(status.remedy, _MAX_VIEW_REASON_CHARACTERS),
         now=now,
         started=seconds_of(status.started) or None,
         ended=ended,
@@ -83,7 +83,9 @@ def build_view(
         marks=marks,
         spans=tuple(_spans(marks, ended or now)),
         stall=stall,
-        log=tuple(plain_lines((line[:_MAX_LINE_CHARACTERS] for line in lines), run)[-MAX_LINES:]),
+        log=tuple(
+            plain_lines((line[:_MAX_VIEW_LINE_CHARACTERS] for line in lines), run)[-MAX_LINES:]
+        ),
         usage_problem=one_line(usage_problem) if not status.over else "",
     )
 

@@ -26,7 +26,7 @@ from hvdchart.watch.view_model import View
 # Seconds of a call before the view is shown: a short call needs none. And seconds between two
 # views: a browser redraws each one completely.
 FIRST_VIEW_DELAY_SECONDS = 1.0
-VIEW_INTERVAL_SECONDS = 1.0
+WIDGET_INTERVAL_SECONDS = 1.0
 # More than the characters of a line that marks the start of a rank, with the tag of a launcher.
 _MAX_HELD_CHARACTERS = 200
 # Pixels of the parts of the page, and of a row.
@@ -38,7 +38,7 @@ _CURVE_PIXELS = 342
 _TIME_LINE_PIXELS = 260
 _TABLE_PIXELS = 96
 _ROW_PIXELS = 38
-_MAX_ROWS = 10
+_MAX_SHOWN_ROWS = 10
 
 
 class Widget:
@@ -50,7 +50,7 @@ class Widget:
 
     def _repr_html_(self) -> str:
         view = self._view
-        rows = min(_MAX_ROWS, len(view.rows))
+        rows = min(_MAX_SHOWN_ROWS, len(view.rows))
         height = (
             _HEAD_PIXELS
             + _FOOT_PIXELS
@@ -96,7 +96,7 @@ def beside_call(
     write: Callable[[str], object],
     is_wanted: bool = True,
     first_view_delay_seconds: float = FIRST_VIEW_DELAY_SECONDS,
-    view_interval_seconds: float = VIEW_INTERVAL_SECONDS,
+    view_interval_seconds: float = WIDGET_INTERVAL_SECONDS,
 ) -> Iterator[Callable[[str], object]]:
     """Show a run during the block, if this is a notebook; yield the writer for the ranks' output.
 

@@ -20,7 +20,7 @@ from hvdchart.watch.view_model import View
 
 _ADDRESS = "127.0.0.1"
 # Seconds after which a stream without events sends a comment, to detect a closed browser.
-_HEARTBEAT_INTERVAL_SECONDS = 10.0
+_PAGE_HEARTBEAT_INTERVAL_SECONDS = 10.0
 # Seconds to wait for a request.
 _REQUEST_TIMEOUT_SECONDS = 10.0
 
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
                 with server.changed:
                     server.changed.wait_for(
                         lambda: server.is_closed or server.version != sent,  # noqa: B023
-                        _HEARTBEAT_INTERVAL_SECONDS,
+                        _PAGE_HEARTBEAT_INTERVAL_SECONDS,
                     )
                     view = server.view
                     is_new = server.version != sent

@@ -24,9 +24,9 @@ from hvdchart.watch.page import Section, write_page
 
 # The number of last lines of a master's and of a worker's log, the maximum number of characters of
 # a line, and the maximum number of pods whose logs a report has.
-_LOG_TAIL_LINES = {"master": 4000}
-_OTHER_LOG_TAIL_LINES = 400
-_MAX_LINE_CHARACTERS = 2000
+_REPORT_TAIL_LINES = {"master": 4000}
+_OTHER_REPORT_TAIL_LINES = 400
+_MAX_REPORT_LINE_CHARACTERS = 2000
 _MAX_LOG_PODS = 40
 
 
@@ -65,11 +65,11 @@ def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[
     for pod in pods[:_MAX_LOG_PODS]:
         name = str(pod["metadata"]["name"])
         component = component_of(pod)
-        tail = _LOG_TAIL_LINES.get(component, _OTHER_LOG_TAIL_LINES)
+        tail = _REPORT_TAIL_LINES.get(component, _OTHER_REPORT_TAIL_LINES)
 
         def read(name: str = name, component: str = component, tail: int = tail) -> str:
             lines = masker.lines(map(plain_line, cluster.log(name, component, tail=tail)))
-            return "\n".join(line[:_MAX_LINE_CHARACTERS] for line in lines)
+            return "\n".join(line[:_MAX_REPORT_LINE_CHARACTERS] for line in lines)
 
         yield f"Log of {name} ({component})", _or_problem(read)
 

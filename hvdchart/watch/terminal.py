@@ -20,7 +20,7 @@ from hvdchart.watch.view_model import Mark, Row, View
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _CURVE_LINES = 4
-_MAX_MARKS = 4
+_MAX_SHOWN_MARKS = 4
 # The styles of the states of runs and ranks, of marks, and of the periods of a time line.
 _STYLES = {
     "running": "green",
@@ -208,7 +208,7 @@ def _time_line(view: View, width: int) -> list[RenderableType]:
         if mark.kind != "stage":
             below[column(mark.at)] = _SIGNS[mark.kind]
     lines: list[RenderableType] = [Text(""), bar, Text.assemble(*below)]
-    return [*lines, *(_mark(mark) for mark in view.marks[-_MAX_MARKS:])]
+    return [*lines, *(_mark(mark) for mark in view.marks[-_MAX_SHOWN_MARKS:])]
 
 
 def _mark(mark: Mark) -> Text:

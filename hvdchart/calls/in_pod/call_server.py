@@ -136,8 +136,8 @@ class Call:
         """
 
         def send(lines: bytes) -> None:
-            for start in range(0, len(lines), wire.CHUNK_BYTES):
-                self.send(wire.OUTPUT, lines[start : start + wire.CHUNK_BYTES], number + kind)
+            for start in range(0, len(lines), wire.FRAME_BYTES):
+                self.send(wire.OUTPUT, lines[start : start + wire.FRAME_BYTES], number + kind)
 
         return streams.Stream(source, number, send, tag.encode())
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from hvd_pods.shared import container_memory
 
-CHUNK_BYTES = 1 << 16
+OUTPUT_CHUNK_BYTES = 1 << 16
 # Seconds between checks whether the rank has ended, and seconds to read the output of helpers after
 # that.
 RANK_END_POLL_INTERVAL_SECONDS = 0.5
@@ -28,7 +28,7 @@ STANDARD_ERROR = 2
 # In addition to the streams: the connection that reports the memory limit, and seconds for the
 # answer.
 MEMORY = 3
-ANSWER_TIMEOUT_SECONDS = 3.0
+MEMORY_ANSWER_TIMEOUT_SECONDS = 3.0
 
 
 def divert(connect: Callable[..., socket.socket]) -> None:
@@ -55,7 +55,7 @@ def divert(connect: Callable[..., socket.socket]) -> None:
             if limit is not None and container_memory.count_killed() > killed:
                 # The server waits for the end of the streams, which are still open.
                 connection = connect(MEMORY, limit)
-                connection.settimeout(ANSWER_TIMEOUT_SECONDS)
+                connection.settimeout(MEMORY_ANSWER_TIMEOUT_SECONDS)
                 connection.recv(1)
         finally:
             os._exit(0)
@@ -87,7 +87,7 @@ def carry(sources: Mapping[int, socket.socket], parent: int) -> None:
         while selector.get_map() and time.monotonic() < until:
             ready = selector.select(RANK_END_POLL_INTERVAL_SECONDS)
             for key, _ in ready:
-                data = os.read(key.fd, CHUNK_BYTES)
+                data = os.read(key.fd, OUTPUT_CHUNK_BYTES)
                 if not data:
                     selector.unregister(key.fd)
                 with suppress(OSError):

@@ -1,6 +1,6 @@
 """The messages between the caller, the call server and the ranks: kind, number and bytes.
 
-A message is sent in frames of CHUNK_BYTES. Its last frame is shorter, and may be empty. So the
+A message is sent in frames of FRAME_BYTES. Its last frame is shorter, and may be empty. So the
 server can pass on the frames of a result without storing them. The image's own Python, 3.8 or
 newer, runs this file: standard library only.
 """
@@ -30,7 +30,7 @@ LAUNCHER_STREAM_OFFSET = 2
 RESULT = b"R"
 FAILURE = b"F"
 GONE = b"G"
-CHUNK_BYTES = 1 << 20
+FRAME_BYTES = 1 << 20
 # The largest size in bytes of a pickled call, which the master keeps in memory, and of a pickled
 # result.
 MAX_CALL_BYTES = 64 << 20
@@ -48,7 +48,7 @@ class Frame(NamedTuple):
     @property
     def is_last(self) -> bool:
         """Whether the message ends with this frame."""
-        return len(self.data) < CHUNK_BYTES
+        return len(self.data) < FRAME_BYTES
 
     def encode(self) -> bytes:
         """Return the frame as it is sent: a header and the data."""
@@ -57,8 +57,8 @@ class Frame(NamedTuple):
 
 def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
     """Yield the encoded frames of a message."""
-    for start in range(0, len(data) + 1, CHUNK_BYTES):
-        yield Frame(kind, number, data[start : start + CHUNK_BYTES]).encode()
+    for start in range(0, len(data) + 1, FRAME_BYTES):
+        yield Frame(kind, number, data[start : start + FRAME_BYTES]).encode()
 
 
 def read_frame(stream: IO[bytes]) -> Frame | None:
@@ -70,7 +70,7 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
     if len(header) < _MESSAGE_HEADER.size:
         return None
     kind, number, size = _MESSAGE_HEADER.unpack(header)
-    if size > CHUNK_BYTES:
+    if size > FRAME_BYTES:
         raise ValueError("this is not a frame")
     data = stream.read(size)
     return Frame(kind, number, data) if len(data) == size else None

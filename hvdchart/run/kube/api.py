@@ -50,7 +50,7 @@ _SOCKET_OPTIONS = [
 # The text that urllib3 puts before the reason of a failed connection.
 _OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
 # The maximum number of characters of the API server's reason to refuse a request.
-_MAX_REASON_CHARACTERS = 2000
+_MAX_REFUSAL_CHARACTERS = 2000
 
 
 class Lines(NamedTuple):
@@ -382,7 +382,7 @@ def _wrap_errors(action: str, server: str = "") -> Iterator[None]:
 
 def _reason(status: int, message: Any) -> str:
     """Explain why the API server refuses a request, and what to do if that is known."""
-    message = one_line(str(message), _MAX_REASON_CHARACTERS)
+    message = one_line(str(message), _MAX_REFUSAL_CHARACTERS)
     if status == 401:
         return (
             f"the API server does not accept your credentials ({message}); renew those in the "

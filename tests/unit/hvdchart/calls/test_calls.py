@@ -100,8 +100,8 @@ def test_large_results_arrive_complete(connection: Connection) -> None:
     def much(size: int) -> bytes:
         return bytes([own_rank()]) * size
 
-    results, _ = call(connection, much, 3 * wire.CHUNK_BYTES)
-    assert results == [bytes([number]) * 3 * wire.CHUNK_BYTES for number in range(2)]
+    results, _ = call(connection, much, 3 * wire.FRAME_BYTES)
+    assert results == [bytes([number]) * 3 * wire.FRAME_BYTES for number in range(2)]
 
 
 def test_much_output_arrives_complete(connection: Connection) -> None:
@@ -165,9 +165,9 @@ def test_helper_that_a_function_leaves_does_not_keep_the_results(
 
 def test_line_of_any_length_arrives(connection: Connection) -> None:
     def print_much() -> None:
-        os.write(1, b"x" * 3 * wire.CHUNK_BYTES)
+        os.write(1, b"x" * 3 * wire.FRAME_BYTES)
 
-    assert call(connection, print_much)[1].count("x") == 6 * wire.CHUNK_BYTES
+    assert call(connection, print_much)[1].count("x") == 6 * wire.FRAME_BYTES
 
 
 def test_last_words_of_a_rank_that_crashes_arrive(connection: Connection) -> None:
@@ -422,7 +422,7 @@ def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says:
 HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())
 
 
-PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK_BYTES))
+PART = wire.Frame(wire.RESULT, 1, bytes(wire.FRAME_BYTES))
 
 
 @pytest.mark.parametrize(
