@@ -1,7 +1,7 @@
 """The command `doctor`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,10 @@ from hvdchart.cli.option_groups import expand_option_groups
 from hvdchart.cli.terminal import print_document, print_lines
 from hvdchart.errors import ClusterError
 from hvdchart.script.options import ScriptRun
+
+if TYPE_CHECKING:
+    from hvdchart.doctor.findings import Finding
+    from hvdchart.spec.yaml_tree import Plain
 
 
 @expand_option_groups
@@ -50,35 +54,13 @@ def doctor(
     import dataclasses
 
     from hvdchart.doctor.examine import examine_cluster, examine_tools
-    from hvdchart.doctor.findings import Finding, format_findings
-    from hvdchart.image.engines import ENGINES, working_engines
+    from hvdchart.doctor.findings import format_findings
     from hvdchart.quantity import pluralize
     from hvdchart.script.wording import name_options
 
-    values = None
     script = planning.Script.of_words(sources or (), script_run, code)
-    if sources:
-        from hvdchart.spec.values_schema import default_values
-        from hvdchart.values.check_values import checked_values
-        from hvdchart.values.merge import merge_values
-
-        if script:
-            plan = script.plan(settings, {}).plan
-        else:
-            specs = [Path(word) for word in sources or ()]
-            _, plan = planning.plan_project(specs, settings, code)
-        values = merge_values(default_values(), checked_values(plan))
-    engines = working_engines()
-    if engines:
-        builder = Finding("image builder", "ok", ", ".join(engines))
-    else:
-        builder = Finding(
-            "image builder",
-            "unknown",
-            f"none of {', '.join(ENGINES)} works here",
-            "install and start one to build images; --code needs none",
-        )
-    findings = [*examine_tools(helm_program), builder]
+    values = _values_of_run(script, sources, settings, code) if sources else None
+    findings = [*examine_tools(helm_program), _examine_builders()]
     findings += examine_cluster(context, namespace, values, prober)
     if script:
         findings = [
@@ -94,3 +76,37 @@ def doctor(
     problems = sum(1 for finding in findings if finding.state == "problem")
     if problems:
         raise ClusterError(f"{pluralize(problems, 'problem')} found")
+
+
+def _values_of_run(
+    script: planning.Script | None,
+    sources: list[str],
+    settings: list[str] | None,
+    code: Path | None,
+) -> "dict[str, Plain]":
+    """Return the values of the run of a script or of specs, with the chart's defaults."""
+    from hvdchart.spec.values_schema import default_values
+    from hvdchart.values.check_values import checked_values
+    from hvdchart.values.merge import merge_values
+
+    if script:
+        plan = script.plan(settings, {}).plan
+    else:
+        _, plan = planning.plan_project([Path(word) for word in sources], settings, code)
+    return merge_values(default_values(), checked_values(plan))
+
+
+def _examine_builders() -> "Finding":
+    """Find the programs that build images: only some runs need one."""
+    from hvdchart.doctor.findings import Finding
+    from hvdchart.image.engines import ENGINES, working_engines
+
+    engines = working_engines()
+    if engines:
+        return Finding("image builder", "ok", ", ".join(engines))
+    return Finding(
+        "image builder",
+        "unknown",
+        f"none of {', '.join(ENGINES)} works here",
+        "install and start one to build images; --code needs none",
+    )

@@ -36,20 +36,25 @@ def run_of(job: Object) -> Run:
     Raises ClusterError for the Job of another version of the chart, and for more than a million
     ranks.
     """
+    for text in _run_texts(job):
+        with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):
+            groups = json.loads(text)["groups"]
+            ranks = sum(group["maximum"] * max(group["slots"], 1) for group in groups)
+            # More ranks could not be listed.
+            if ranks <= MAX_COUNTED:
+                return parse_run(text)
+    raise ClusterError(
+        f"job {job['metadata']['name']} is of another version of the chart: deploy it again"
+    )
+
+
+def _run_texts(job: Object) -> Iterator[str]:
+    """Yield the values of the variable that describes the run in the containers of a Job."""
     for container in job["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or []:
             if variable["name"] == contract.RUN:
                 # Kubernetes turns $$ into $ when it starts the container.
-                text = str(variable.get("value")).replace("$$", "$")
-                with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):
-                    groups = json.loads(text)["groups"]
-                    ranks = sum(group["maximum"] * max(group["slots"], 1) for group in groups)
-                    # More ranks could not be listed.
-                    if ranks <= MAX_COUNTED:
-                        return parse_run(text)
-    raise ClusterError(
-        f"job {job['metadata']['name']} is of another version of the chart: deploy it again"
-    )
+                yield str(variable.get("value")).replace("$$", "$")
 
 
 def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
