@@ -45,7 +45,7 @@ def test_the_masters_line_and_its_host_file_are_cut_to_the_first_hosts(line: Lin
     assert cut[-1] == cut[cut.index("-np") + 1] == str(ranks)
 
 
-def test_the_line_of_an_image_without_an_mpi_has_the_ranks_at_its_end_alone(tmp_path: Path) -> None:
+def test_without_an_mpi_only_the_end_of_the_line_has_the_ranks(tmp_path: Path) -> None:
     line = Line(None, tmp_path)
     cut, ranks, _ = driver.on_first_hosts(line.words, str(line.file), 1)
     assert ranks == line.run.workers[0].slots
@@ -68,7 +68,7 @@ def test_the_masters_line_stays_for_all_hosts(line: Line) -> None:
         ("nothing", None),
     ],
 )
-def test_a_result_without_a_speed_is_none(output: str, speed: float | None) -> None:
+def test_the_speed_is_read_from_the_output(output: str, speed: float | None) -> None:
     assert driver.parse_speed(output) == speed
 
 

@@ -27,7 +27,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
     return io.StringIO()
 
 
-def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
+def test_calls_run_in_the_image_of_the_imported_framework(
     settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", sys)
@@ -83,7 +83,7 @@ def test_modules_of_this_machine_that_a_call_uses_are_reported(no_cluster: io.St
     assert re.search(line, no_cluster.getvalue())
 
 
-def test_image_of_another_python_is_refused_before_a_cluster_is_looked_for(
+def test_an_image_of_another_python_is_refused_without_a_cluster(
     no_cluster: io.StringIO,
 ) -> None:
     """Another function may be called then."""

@@ -76,7 +76,7 @@ def test_a_call_without_kubectl_is_refused_before_the_install(
     assert list_upgrades(helm) == []
 
 
-def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
+def test_calls_are_refused_without_the_right_to_enter_pods(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster
 ) -> None:
     running.created_status = {"allowed": False}

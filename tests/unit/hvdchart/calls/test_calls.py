@@ -198,7 +198,7 @@ def fail_on_rank_1() -> None:
     time.sleep(60)
 
 
-def test_exception_of_the_first_rank_that_fails_is_raised_with_its_traceback(
+def test_the_first_exception_of_a_rank_is_raised_with_its_traceback(
     connection: Connection,
 ) -> None:
     """Without hvdchart's own lines."""
@@ -343,7 +343,7 @@ runpy.run_path({rank.__file__!r}, run_name="__main__")
 """
 
 
-def test_rank_that_the_kernel_kills_for_memory_is_reported_with_the_way_out(tmp_path: Path) -> None:
+def test_a_rank_killed_for_memory_is_reported_with_the_remedy(tmp_path: Path) -> None:
     """A call that returns all the same is no failure."""
 
     def use_much() -> None:

@@ -228,7 +228,7 @@ def test_failure_exits_with_its_code_and_one_message(
     ],
     ids=["document", "lines"],
 )
-def test_output_has_characters_that_the_encoding_of_standard_output_lacks(
+def test_characters_that_the_output_encoding_lacks_do_not_end_a_command(
     hvdchart: Command,
     fake_cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,

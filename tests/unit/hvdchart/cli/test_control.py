@@ -207,7 +207,7 @@ def test_what_an_earlier_run_has_reported_is_not_lost_again(
 REMOVES = "hvdchart stop hvd -n team\n"
 
 
-def test_status_reports_how_to_remove_the_workers_of_a_run_that_has_ended(
+def test_status_says_how_to_remove_the_workers_of_an_ended_run(
     hvdchart: Command, failed: FakeCluster
 ) -> None:
     assert REMOVES in hvdchart("status", "hvd").output
@@ -226,7 +226,7 @@ def test_stop_of_a_run_that_has_ended_removes_its_workers(
     )
 
 
-def test_stop_of_a_run_whose_workers_are_deleted_meanwhile_has_nothing_to_do(
+def test_stop_accepts_workers_that_are_deleted_meanwhile(
     hvdchart: Command, failed: FakeCluster
 ) -> None:
     failed.refusals["statefulsets patch"] = (404, "not found")
@@ -280,7 +280,7 @@ def test_run_with_a_minimum_starts_again_on_more_workers_than_deployed(
     assert "starts again" in hvdchart("scale", "hvd", "3").output
 
 
-def test_a_run_with_a_minimum_that_is_over_is_scaled_by_starting_it_again(
+def test_scaling_an_ended_run_with_a_minimum_starts_it_again(
     hvdchart: Command, running: FakeCluster
 ) -> None:
     running.put("jobs", job(("Complete", "", ""), minimum=1))

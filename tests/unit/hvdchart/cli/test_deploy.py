@@ -184,7 +184,7 @@ def test_deploy_fails_when_somebody_else_replaces_its_run(
     ],
 )
 @pytest.mark.parametrize("options", [[], ["--wait"]], ids=["followed", "waited for"])
-def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
+def test_deploy_reports_the_state_of_an_unchanged_run(
     hvdchart: Command,
     fake_cluster: FakeCluster,
     spec: Path,
@@ -205,7 +205,7 @@ def test_run_is_either_left_at_once_or_waited_for(hvdchart: Command, spec: Path)
     assert hvdchart("deploy", spec, "--detach", "--wait").code == 2
 
 
-def test_detached_deploy_of_a_failed_run_that_helm_leaves_as_it_is_fails(
+def test_detached_deploy_fails_if_the_unchanged_run_has_failed(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path
 ) -> None:
     play_run(fake_cluster, FAILED, FAILED_MASTER)
@@ -241,7 +241,7 @@ def test_release_of_a_parent_chart_is_left_alone(
     assert "hvd is a release of chart parent in namespace team" in done.errors
 
 
-def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
+def test_deploy_upgrades_a_release_without_objects(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     helm.answer("get", json.dumps(OWN_CHART))
@@ -277,7 +277,7 @@ def test_deploy_removes_what_a_refused_installation_has_left(
     assert ("uninstall" in helm.commands()) is is_removed
 
 
-def test_deploy_lets_helm_neither_wait_nor_roll_back_nor_create_the_namespace(
+def test_helm_does_not_wait_roll_back_or_create_the_namespace(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     """Unless it is asked to create it."""
@@ -428,7 +428,7 @@ def test_undeploy_continues_after_an_object_that_is_deleted_meanwhile(
     assert f"jobs {JOB}\n" not in done.errors
 
 
-def test_several_runs_are_uninstalled_and_a_misspelt_one_keeps_no_other(
+def test_a_misspelt_name_does_not_keep_other_runs_from_being_removed(
     hvdchart: Command, unknown: FakeCluster
 ) -> None:
     unknown.put("jobs", owned(job(suspend=True)))

@@ -179,7 +179,7 @@ def test_interrupted_measurement_uninstalls_its_release(
 
 
 @pytest.mark.slow
-def test_what_could_not_be_removed_is_reported_before_the_signal_ends_the_command(
+def test_a_failed_removal_is_reported_before_the_signal_ends_the_command(
     fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
     helm.answer("uninstall", errors="Error: timed out", code=1)
@@ -197,7 +197,7 @@ def test_interrupted_deploy_leaves_its_release_and_says_how_to_remove_it(
     assert errors.endswith("hvdchart undeploy hvd --namespace team\n")
 
 
-def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
+def test_bench_does_not_touch_an_existing_release(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
     helm.answer("get", json.dumps({"name": "run", "revision": 1}))

@@ -72,7 +72,7 @@ def test_exec_runs_the_command_in_the_pod_of_the_rank(
     [(JOB, "hvd-worker-1"), ("older", "hvd-worker-0")],
     ids=["record of the run", "record of an older run"],
 )
-def test_exec_runs_a_shell_where_the_record_of_the_run_says_that_the_rank_is(
+def test_exec_runs_a_shell_in_the_recorded_pod_of_the_rank(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram, of: str, pod_name: str
 ) -> None:
     record = {"job": of, "workers": json.dumps({"hvd-worker": "1"})}
@@ -303,7 +303,7 @@ def test_timeline_is_fetched_from_the_first_worker(
     ]
 
 
-def test_timeline_is_that_of_rank_0_whatever_workers_an_earlier_run_had(
+def test_timeline_is_that_of_rank_0_of_the_newest_run(
     hvdchart: Command,
     with_timeline: FakeCluster,
     kubectl: StubProgram,

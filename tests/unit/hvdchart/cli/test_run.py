@@ -215,9 +215,7 @@ def test_saved_spec_replaces_no_file(
     assert (done.code, helm.calls) == (5, [])
 
 
-def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
-    hvdchart: Command, script: Path
-) -> None:
+def test_plan_takes_a_script_with_the_options_of_run(hvdchart: Command, script: Path) -> None:
     options = ["--workers", "3", "--gpus", "2", "--name", "mine", "-o", "json"]
     done = hvdchart("plan", script, *options, "--", "--epochs", "./3")
     assert done.code == 0, done.errors
@@ -269,7 +267,7 @@ def test_folder_without_a_spec_is_refused_with_the_line_for_its_script(
 
 
 @pytest.mark.parametrize("command", ["plan", "deploy", "dev"])
-def test_script_of_a_shell_in_the_place_of_a_spec_is_refused_with_what_reads_it(
+def test_a_shell_script_in_place_of_a_spec_is_refused(
     hvdchart: Command, tmp_path: Path, command: str
 ) -> None:
     line = tmp_path / "start.sh"

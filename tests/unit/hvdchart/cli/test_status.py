@@ -110,7 +110,7 @@ def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster)
     ]
 
 
-def test_run_whose_objects_have_another_name_keeps_its_record_and_its_events(
+def test_objects_with_another_name_belong_to_the_run(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     """With fullnameOverride, which a `helm install` without hvdchart may have set."""
@@ -228,7 +228,7 @@ def test_status_of_a_failed_run_has_the_lines_of_the_rank_that_ended_it(
     assert lines[-2:] == ["next: hvdchart logs hvd -n team --rank 1", "[1] ValueError: no data"]
 
 
-def test_status_of_a_rank_whose_lines_are_not_known_names_no_lines_of_it(
+def test_status_shows_no_lines_of_a_rank_if_they_are_not_tagged(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     reason = "rank 1 on hvd-worker-1: ValueError: no data, train.py:8"

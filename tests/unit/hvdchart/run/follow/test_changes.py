@@ -39,7 +39,7 @@ def test_the_release_is_read_again_at_each_change(
     assert any(len(run.pods) == 2 for run in runs)
 
 
-def test_the_release_is_read_again_at_an_event_about_an_object_of_another_prefix(
+def test_events_about_objects_of_another_prefix_are_followed(
     fake_cluster: FakeCluster,
 ) -> None:
     """As with `fullnameOverride: lab`."""

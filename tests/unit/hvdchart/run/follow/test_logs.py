@@ -113,7 +113,7 @@ def test_log_goes_on_after_the_loss_of_its_connection(
     assert [line.text for line in lines] == ["the result"]
 
 
-def test_log_without_older_lines_goes_on_at_the_time_of_its_first_connection(
+def test_a_log_that_is_opened_again_continues_at_its_first_connection(
     training: FakeCluster,
 ) -> None:
     """A line that comes between two connections is none of the last ones for the second."""

@@ -138,7 +138,7 @@ def test_a_terminal_is_asked_for_where_there_is_one(
 @pytest.mark.parametrize(
     ("refused", "named"), [(("create", "delete"), "create"), (("delete",), "delete")]
 )
-def test_refused_creation_is_reported_where_the_deletion_is_refused_as_well(
+def test_a_refused_creation_is_reported_if_deletion_is_refused_too(
     fake_cluster: FakeCluster, refused: tuple[str, ...], named: str
 ) -> None:
     fake_cluster.refusals = {f"pods {verb}": (403, f"may not {verb}") for verb in refused}

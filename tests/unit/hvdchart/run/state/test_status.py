@@ -360,7 +360,7 @@ def test_a_run_whose_tensorboard_cannot_start_is_running() -> None:
     assert "hvd-tensorboard-1: ImagePullBackOff" in current.reason
 
 
-def test_a_run_whose_worker_is_not_up_waits_for_it_and_not_for_tensorboard() -> None:
+def test_a_run_waits_for_its_worker_and_not_for_tensorboard() -> None:
     run = RunView(release([*beside(state=CREATING), TENSORBOARD]))
     assert "hvd-worker-1" in run.status.reason
     assert "tensorboard" not in f"{run.status.reason} {run.phase}"
