@@ -1,13 +1,11 @@
-"""deploy and undeploy: phases, logs, previews, values files, names and claims."""
+"""The command `deploy`: its phases and logs, and releases that are there already."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,10 +19,8 @@ from tests.unit.hvdchart.objects import (
     FAILED,
     FAILED_MASTER,
     JOB,
-    LABELS,
     MASTER,
     OWN_CHART,
-    STATEFUL_SET,
     event,
     job,
     pod,
@@ -38,8 +34,6 @@ from tests.unit.hvdchart.played_runs import (
 )
 
 pytestmark = pytest.mark.timeout(120)
-SECRET = "---\n# Source: s\napiVersion: v1\nkind: Secret\ndata: {key: private}\n"
-BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
 
 
 @pytest.fixture
@@ -81,34 +75,6 @@ def project(spec: Path) -> Path:
     """A folder with a spec and a script."""
     (spec.parent / "train.py").write_text("pass")
     return spec.parent
-
-
-@pytest.fixture
-def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
-    """A run of which a preview changes the Job."""
-    after = BEFORE.replace("1}", "2}")
-    helm.answer("get manifest", BEFORE)
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
-    return running
-
-
-def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
-    """An object as Helm creates it for release hvd of this namespace."""
-    notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": namespace}
-    return {**item, "metadata": {**item["metadata"], "annotations": notes}}
-
-
-@pytest.fixture
-def unknown(running: FakeCluster, helm: StubProgram) -> FakeCluster:
-    """A run of a release that Helm does not know, beside an object of another namespace's.
-
-    Another tool may have installed it, which keeps its releases elsewhere.
-    """
-    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
-    running.put("jobs", owned(job()))
-    running.put("statefulsets", owned(STATEFUL_SET))
-    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
-    return running
 
 
 @pytest.mark.slow
@@ -335,107 +301,6 @@ def test_a_project_is_its_spec_and_its_code(
     assert hvdchart("deploy", *words, "--detach").code == 0
     assert set(installed_values(helm)["code"]) == {key}
     assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == {key}
-
-
-def test_diff_prints_what_changes(
-    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    """The API server has checked it."""
-    shown = hvdchart("deploy", spec, "--diff").output
-    assert "--dry-run=server" in list_upgrades(helm)[-1].arguments
-    assert [line for line in shown.splitlines() if line[:1] in "+-"] == [
-        "--- installed",
-        "+++ deploy",
-        "-spec: {a: 1}",
-        "+spec: {a: 2}",
-    ]
-
-
-def test_diff_shows_an_archive_by_its_digest(
-    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    before, after = (f"---\nbinaryData:\n  a.tgz: {'QUJD' * 100}{end}\n" for end in ("", "QUJD"))
-    helm.answer("get manifest", before)
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
-    shown = hvdchart("deploy", spec, "--diff").output
-    assert "QUJD" not in shown
-    assert re.search(r"^\+  a\.tgz: .*\b404\b.* sha256 ", shown, re.MULTILINE)
-
-
-def test_diff_of_a_new_release_is_all_of_it_but_secrets(
-    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    helm.answer("get manifest", errors="Error: release: not found", code=1)
-    shown = hvdchart("deploy", spec, "--diff").output
-    assert "+kind: Job" in shown
-    assert "private" not in shown
-
-
-def test_undeploy_uninstalls_the_release(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    done = hvdchart("undeploy", "hvd", "--context", "other", "--namespace", "mine")
-    assert done.code == 0
-    arguments = helm.calls[-1].arguments
-    assert (arguments[:2], arguments[-1]) == (["uninstall", "hvd"], "other")
-    assert {"mine", "--wait"} <= set(arguments)
-
-
-def test_undeploy_of_an_unknown_run_says_how_to_list_all(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
-) -> None:
-    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
-    missing = hvdchart("undeploy", "hvd")
-    assert missing.code == 7
-    assert missing.errors.startswith("hvdchart: no run hvd in namespace team: ")
-
-
-def test_undeploy_removes_a_release_whose_objects_are_gone(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
-) -> None:
-    """Helm alone knows it."""
-    helm.answer("get", json.dumps(OWN_CHART))
-    assert hvdchart("undeploy", "hvd").code == 0
-    assert "uninstall" in helm.commands()
-
-
-def test_undeploy_leaves_an_active_run_of_a_release_unknown_to_helm(
-    hvdchart: Command, unknown: FakeCluster
-) -> None:
-    done = hvdchart("undeploy", "hvd")
-    assert (done.code, unknown.names("jobs")) == (7, [JOB])
-    assert unknown.names("statefulsets") == ["hvd-worker"]
-    assert f"kubectl delete job {JOB} -n team" in done.errors
-
-
-def test_undeploy_removes_what_a_release_unknown_to_helm_has_left(
-    hvdchart: Command, unknown: FakeCluster
-) -> None:
-    unknown.put("jobs", owned(job(suspend=True)))
-    done = hvdchart("undeploy", "hvd")
-    assert (done.code, unknown.names("jobs"), unknown.names("secrets")) == (0, [], ["theirs"])
-    assert f"jobs {JOB}\n" in done.errors
-
-
-def test_undeploy_continues_after_an_object_that_is_deleted_meanwhile(
-    hvdchart: Command, unknown: FakeCluster
-) -> None:
-    """The garbage collector deletes objects of an owner that is gone."""
-    unknown.put("jobs", owned(job(suspend=True)))
-    unknown.refusals["jobs delete"] = (404, "not found")
-    done = hvdchart("undeploy", "hvd")
-    assert (done.code, unknown.names("statefulsets")) == (0, []), done.errors
-    assert f"jobs {JOB}\n" not in done.errors
-
-
-def test_a_misspelt_name_does_not_keep_other_runs_from_being_removed(
-    hvdchart: Command, unknown: FakeCluster
-) -> None:
-    unknown.put("jobs", owned(job(suspend=True)))
-    done = hvdchart("undeploy", "nosuch", "hvd")
-    assert done.code == 7
-    assert "no run nosuch" in done.errors
-    assert (unknown.names("jobs"), unknown.names("statefulsets")) == ([], [])
 
 
 @pytest.mark.parametrize("more", [[], ["--wait"]], ids=["followed", "waited for"])
