@@ -420,8 +420,6 @@ def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says:
 
 
 HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())
-
-
 PART = wire.Frame(wire.RESULT, 1, bytes(wire.FRAME_BYTES))
 
 

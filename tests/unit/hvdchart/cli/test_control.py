@@ -166,11 +166,7 @@ def workers_with(env: list[Any], *volumes: Any, **more: Any) -> Any:
 
 
 OUTPUT = [{"name": "OUTPUT_PATH", "value": "/output/run"}]
-
-
 CLAIM = {"name": "out", "persistentVolumeClaim": {"claimName": "out"}}
-
-
 GONE_WITH_POD = {"name": "out", "emptyDir": {}}
 
 

@@ -28,8 +28,6 @@ BOX = [
 ]
 OWN = [EDGE, "epoch 1", EDGE, EDGE, "epoch 2", EDGE]
 NOTE = "I0000 00:00:1 port.cc:153] oneDNN custom operations are on. You may see slightly different"
-
-
 PEER = [
     EDGE,
     "An MPI communication peer process has unexpectedly disconnected.  This",

@@ -1,4 +1,4 @@
-"""The state of a run with its reason and remedy, its phases, and how they are printed."""
+"""The state of a run with its reason and remedy, and how it is printed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.shared.contract import COMMAND
-from hvdchart.run.state.release import Release
-from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
-from hvdchart.script.options import RUN_COMMAND
 from tests.unit.hvdchart.objects import (
     CREATING,
     DONE,
-    FAILED_MASTER,
     JOB,
     MASTER,
     RUNNING,
@@ -28,12 +23,19 @@ from tests.unit.hvdchart.objects import (
     pod,
     terminated,
 )
+from tests.unit.hvdchart.run.state.releases import (
+    BAD_IMAGE,
+    LIMIT,
+    PULLING,
+    beside,
+    release,
+    status,
+    unschedulable,
+)
 
-LIMIT = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"), failed=2)
 LATE = job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
 OOM = terminated(137, reason="OOMKilled")
 NAN = terminated(1, "loss is NaN at step 7\n", at="10:05:00")
-BAD_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
 CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
 REFUSED = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
 MOUNT = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-worker-1")
@@ -49,37 +51,6 @@ NO_KEYS = {
     "firstTimestamp": "2026-01-01T10:00:00Z",
 }
 OLD_MOUNT = event("hvd-worker-1", "Pod", "FailedMount", "of an older pod", uid="other")
-PULLING = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
-
-
-def release(
-    pods: list[Any],
-    *events: Any,
-    jobs: list[Any] | None = None,
-    sets: list[Any] | None = None,
-    record: dict[str, str] | None = None,
-) -> Release:
-    jobs = [job()] if jobs is None else jobs
-    sets = [STATEFUL_SET] if sets is None else sets
-    return Release("hvd", jobs, sets, pods, list(events), record or {})
-
-
-def status(pods: list[Any], *events: Any, **more: Any) -> Status:
-    return RunView(release(pods, *events, **more)).status
-
-
-def beside(**more: Any) -> list[Any]:
-    """A run whose other pods are up, and its second worker."""
-    state = more.pop("state", None)
-    return [MASTER, WORKERS[0], pod("hvd-worker-1", "worker", state, **more)]
-
-
-def unschedulable(reason: str, message: str = "") -> list[Any]:
-    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-    held = pod("hvd-worker-1", "worker", conditions=[condition], node="")
-    if reason == "SchedulingGated":
-        held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-    return [MASTER, WORKERS[0], held]
 
 
 @pytest.fixture(params=[0, 1, 2])
@@ -321,8 +292,6 @@ def test_status_has_the_attempts_of_no_other_run(changes: dict[str, str], is_own
 
 
 SPARE = {"name": "hvd-worker", "annotations": {"hvdchart/spares": "1"}}
-
-
 THREE_WITH_A_SPARE = [{"metadata": SPARE, "spec": {"replicas": 3}}]
 
 
@@ -392,8 +361,6 @@ def test_a_run_whose_master_is_on_a_failed_node_waits_for_another_one(
 
 
 FEWER = {"name": "hvd-worker", "annotations": {"hvdchart/minimum": "1"}}
-
-
 WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
 
 
@@ -432,87 +399,6 @@ def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
     ]
     assert any("199 " in line and "-o json" in line for line in lines)
     assert lines[-1] == "next: hvdchart events hvd -n team"
-
-
-TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
-
-
-OLD_JOB = {"kind": "Job", "name": JOB, "uid": "uid-old"}
-
-
-READY = event(JOB, "Job", "WorkersReady", "answer", type="Normal", at="2")
-
-
-PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
-
-
-@pytest.mark.parametrize(
-    ("pods", "events", "expected"),
-    [
-        ([], [], "scheduling: 0 of 3 "),
-        (
-            unschedulable("SchedulingGated"),
-            [],
-            r"queued: .*\bkueue\.x-k8s\.io/admission\b",
-        ),
-        (
-            unschedulable("Unschedulable", "0/3 nodes"),
-            [],
-            "scheduling: 2 of 3 .*: 0/3 nodes",
-        ),
-        (beside(state=CREATING), [], "starting: hvd-worker-1"),
-        (beside(state=CREATING), [PULLING], "pulling images: hvd-worker-1"),
-        (beside(state=CREATING), [PULLING, PULLED], "starting: hvd-worker-1"),
-        ([MASTER, *WORKERS], [], "starting"),
-        ([MASTER, *WORKERS], [READY, TRAINING], "training: step 7"),
-        # A worker that comes again later does not take a run back that trains.
-        ([MASTER, WORKERS[0]], [READY, TRAINING], "training: step 7"),
-        ([MASTER, *WORKERS], [TRAINING, event(JOB, "Job", "Started", "again", at="4")], "starting"),
-        # Of a Job and a pod of the same names, in the release before.
-        ([MASTER, *WORKERS], [{**TRAINING, "involvedObject": OLD_JOB}], "starting"),
-        (
-            beside(state=CREATING),
-            [{**PULLING, "involvedObject": {**PULLING["involvedObject"], "uid": "uid-old"}}],
-            "starting: hvd-worker-1",
-        ),
-        # Of the run before.
-        ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
-        (
-            [pod("hvd-master-old-x", "master", BAD_IMAGE, job="hvd-master-old")],
-            [],
-            "scheduling: 0 of 3 ",
-        ),
-    ],
-)
-def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
-    record = {"job": JOB, "progress": '{"step": 7}'}
-    phase = str(RunView(release(pods, *events, record=record)).phase)
-    assert re.match(expected if ":" in expected else f"{expected}$", phase), phase
-
-
-def test_the_phase_of_a_script_names_the_options_of_its_command() -> None:
-    run = job()
-    marks = {"annotations": {COMMAND: RUN_COMMAND}}
-    run["spec"].setdefault("template", {}).setdefault("metadata", {}).update(marks)
-    pulls = {"waiting": {"reason": "ErrImagePull", "message": "not there"}}
-    phase = str(RunView(release(beside(state=pulls), jobs=[run])).phase)
-    assert "--image" in phase
-    assert "image.repository" not in phase
-
-
-@pytest.mark.parametrize(
-    ("pods", "run", "expected"),
-    [
-        ([FAILED_MASTER], LIMIT, "done: failed, boom"),
-        ([], DONE, "done: finished"),
-        ([], job(suspend=True), "queued: "),
-    ],
-    ids=["failed", "finished", "suspended"],
-)
-def test_the_phase_without_running_pods_is_that_of_the_job(
-    pods: list[Any], run: Any, expected: str
-) -> None:
-    assert str(RunView(release(pods, jobs=[run])).phase).startswith(expected)
 
 
 def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None:
