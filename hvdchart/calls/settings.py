@@ -69,7 +69,7 @@ class RunSettings:
         default=(), metadata=_kind('a list, such as ["image.pullSecrets=[mine]"]', Sequence)
     )
 
-    def find_given(self) -> dict[str, Any]:
+    def find_given_settings(self) -> dict[str, Any]:
         """Return the settings that were given, by name."""
         settings = {
             setting.name: getattr(self, setting.name) for setting in dataclasses.fields(RunSettings)
@@ -83,7 +83,7 @@ class RunSettings:
 
         Raises SpecError for a setting of a wrong type.
         """
-        arguments = self.find_given()
+        arguments = self.find_given_settings()
         check_kinds(arguments)
         for setting in ("secrets", "settings"):
             value = arguments.get(setting)
@@ -114,7 +114,7 @@ class Settings(RunSettings):
 
     def check(self) -> None:
         """Raise SpecError for run settings beside a spec, and for settings of a wrong type."""
-        arguments = self.find_given()
+        arguments = self.find_given_settings()
         if self.spec is not None and arguments:
             expected = "keys of the spec, or no spec="
             raise SpecError("the settings", join_names(arguments), "given beside spec=", expected)

@@ -22,6 +22,9 @@ from tests.support.fakes.program import StubProgram
 from tests.support.specs import planned
 from tests.unit.hvdchart.objects import OWN_CHART
 
+LOCAL = str(Path(__file__).parents[4] / "values" / "local.spec.yaml")
+CHANGE = ["undeploy", "run"]
+
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
     """`hvdchart` in a session of its own, as a terminal has, when this Helm has begun.
@@ -38,10 +41,6 @@ def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-
-
-LOCAL = str(Path(__file__).parents[4] / "values" / "local.spec.yaml")
-CHANGE = ["undeploy", "run"]
 
 
 def interrupted(folder: Path, words: list[str]) -> str:

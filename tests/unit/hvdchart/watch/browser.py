@@ -36,7 +36,7 @@ def document_of(address: str, profile: Path, *options: str) -> str:
     ).stdout
 
 
-def drawn(document: str) -> str:
+def main_of(document: str) -> str:
     """What the scripts of a page have drawn of a run, which has a row for each rank."""
     main = document[document.index("<main") : document.index("</main>")]
     assert "<td" in main, "the page is empty"

@@ -17,7 +17,7 @@ from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.watch.notebook import Widget, beside_call, is_notebook
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.watch import sample
-from tests.unit.hvdchart.watch.browser import document_of, drawn, needs_browser
+from tests.unit.hvdchart.watch.browser import document_of, main_of, needs_browser
 
 pytestmark = pytest.mark.timeout(120)
 # The view is shown at once, and after each change.
@@ -115,4 +115,4 @@ def test_a_browser_draws_the_widget(tmp_path: Path) -> None:
     file.write_text(text)
     shown = document_of(file.as_uri(), tmp_path / "profile")
     assert '<body class="widget">' in shown
-    assert "Step 3,140 of 5,000" in drawn(shown)
+    assert "Step 3,140 of 5,000" in main_of(shown)

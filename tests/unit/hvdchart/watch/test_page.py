@@ -19,7 +19,7 @@ from hvdchart.watch.page import Section, write_page
 from hvdchart.watch.page_server import PageServer, serve_page
 from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
-from tests.unit.hvdchart.watch.browser import document_of, drawn, needs_browser
+from tests.unit.hvdchart.watch.browser import document_of, main_of, needs_browser
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>{data}"
 
@@ -143,7 +143,7 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
         threading.Thread(target=go_on, daemon=True).start()
         shown = document_of(server.address, tmp_path)
         ended.set()
-    main = drawn(shown)
+    main = main_of(shown)
     assert "Step 5,000 of 5,000" in main, "the last view has come"
     assert '"state":"running"' in shown, "the page had another one first"
     assert 'class="curve"' in main
@@ -156,7 +156,7 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
 def test_a_browser_shows_the_use_of_gpus(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(write_page(sample.gpus_view()))
-    main = drawn(document_of(file.as_uri(), tmp_path / "profile"))
+    main = main_of(document_of(file.as_uri(), tmp_path / "profile"))
     assert "GPU memory" in main
     assert "62.0 Gi" in main
 
@@ -181,7 +181,7 @@ def test_a_narrow_page_cuts_no_rank_off(tmp_path: Path, width: int) -> None:
     file.write_text(text.replace("</body>", f"{MEASURE}</body>"))
     size = f"--window-size={width},900"
     shown = document_of(file.as_uri(), tmp_path / "profile", size)
-    assert "62.0 Gi" in drawn(shown)
+    assert "62.0 Gi" in main_of(shown)
     assert 'data-cut="false"' in shown
 
 
@@ -200,7 +200,7 @@ def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(write_page(evil, sections=[Section(EVIL, EVIL)]))
     shown = document_of(file.as_uri(), tmp_path / "profile")
-    main = drawn(shown)
+    main = main_of(shown)
     assert not re.search(r"<(script|img)", main)
     assert main.count("&lt;/script&gt;") >= 10, "each text is shown as it is"
     assert "owned</title>" not in shown
