@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from hvdchart.errors import ClusterError, HelmError, NoRunError
 from hvdchart.plan.model import Plan
-from hvdchart.run.helm_command import DRY_RUN, NO_VALIDATION, HelmCommand, complete_command
+from hvdchart.run.helm_command import NO_VALIDATION, HelmCommand, complete_command
 from hvdchart.run.helm_errors import UNREACHABLE, remedy_for
+from hvdchart.run.helm_process import DRY_RUN
 from hvdchart.run.manifests import drop_secrets
 from hvdchart.run.state.release import Object
 from hvdchart.values.check_values import checked_values

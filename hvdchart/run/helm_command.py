@@ -6,7 +6,7 @@ Only this module uses pyhelm3. It differs from pyhelm3's own commands in these p
 - Ctrl-C neither waits for an event loop, nor ends a change half-way (`helm_process`).
 - Values keep their characters: Helm refuses the surrogate pairs that pyhelm3 sends for emoji.
 - Manifests are texts for people, where pyhelm3 parses objects.
-- Commands and options that pyhelm3 lacks are added.
+- Commands and options that pyhelm3 lacks are added: its dry run does not ask the API server.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from hvdchart.run.helm_process import run_to_end
 from hvdchart.run.state.release import Object
 
 _Result = TypeVar("_Result")
-# Options that pyhelm3 lacks: its `dry_run` does not ask the API server, and its
-# `disable_validation` adds each character of the option as an argument.
-DRY_RUN = "--dry-run=server"
+# pyhelm3's own `disable_validation` adds each character of the option as an argument.
 NO_VALIDATION = "--disable-openapi-validation"
 # A template of the name of a release's chart, and of what Chart.yaml of this chart alone says.
 _CHART = (

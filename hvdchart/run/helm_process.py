@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from hvdchart.interrupts import ENDS
 
+# The option with which Helm asks the API server what an upgrade would change.
+DRY_RUN = "--dry-run=server"
 # What is printed at the first Ctrl-C during a change.
 WAITING = "hvdchart: waiting for Helm to end; Ctrl-C again stops it"
 # Seconds that Helm has to end after an interrupt, and again after each signal sent to it.
@@ -42,7 +44,7 @@ def run_to_end(command: Sequence[str], values: bytes) -> Ended:
     end at once. A Helm that only reads ends with Ctrl-C, and may prompt at the terminal. SIGTERM
     and SIGHUP work like Ctrl-C if this program has handlers for them.
     """
-    changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
+    changes = command[1] in ("upgrade", "uninstall") and DRY_RUN not in command
     pipe = subprocess.PIPE
     with (
         _interrupts() as presses,
