@@ -22,7 +22,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 # The longest line with a description; templates have the same limit.
 MAX_LINE_CHARACTERS = 120
-# The name of a number in a description: that of the key itself, or one of resources.json.
+# A name of resources.json in a pattern, or of the key itself in its description.
 NAME = re.compile(r"\{(\w+)\}")
 # The values of `hash` that a key may declare.
 HASHES = ("identity", "settings", "none")
@@ -61,17 +61,14 @@ def _fill_in(node: Node) -> None:
                 child[keyword] = resources[limit]
         if "pattern" in child:
             child["pattern"] = _with_facts(child["pattern"], resources)
-        if "description" in child:
-            child["description"] = _with_facts(
-                child["description"],
-                {**resources, name: child["effective"]} if "effective" in child else resources,
-            )
+        if "effective" in child:
+            child["description"] = _with_facts(child["description"], {name: child["effective"]})
     if "items" in node:
         _fill_in(node["items"])
 
 
 def _with_facts(text: str, facts: Node) -> str:
-    """Return the text with each number or pattern in the place of its name in braces."""
+    """Return the text with each of the facts in the place of its name in braces."""
     return NAME.sub(lambda match: str(facts.get(match[1], match[0])), text)
 
 

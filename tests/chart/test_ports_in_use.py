@@ -49,8 +49,11 @@ def check(
     """Check the ports of a release in a cluster that has another StatefulSet."""
     facts = {
         "name": "horovod",
-        "values": {"hostNetwork": True, "agent": {"port": 2222}, "metrics": {"enabled": metrics}},
-        "shared": {"metricsPort": 9400},
+        "values": {
+            "hostNetwork": True,
+            "agent": {"port": 2222},
+            "metrics": {"enabled": metrics, "port": 9400},
+        },
         "podValues": {"master": {}, "worker": {**WORKER, **worker}},
         "statefulSets": {stateful_set["metadata"]["name"]: stateful_set},
     }
@@ -87,7 +90,7 @@ def test_port_that_other_workers_have_of_the_nodes_is_refused(
     ("port", "key"),
     [
         (2222, "agent.port"),
-        (9400, "metrics.enabled"),
+        (9400, "metrics.port"),
         (8080, "worker.extraContainers"),
         (8081, "worker.initContainers"),
     ],
@@ -101,9 +104,9 @@ def test_each_port_of_the_workers_is_compared(check_of_ports: Path, port: int, k
 
 
 def test_workers_have_no_other_port_than_those_that_are_compared() -> None:
-    manifests = render({"hostNetwork": True, "metrics": {"enabled": True}})
+    manifests = render({"hostNetwork": True, "metrics": {"enabled": True, "port": 9401}})
     (worker,) = pod_spec(one(manifests, "StatefulSet"))["containers"]
-    assert [port["containerPort"] for port in worker["ports"]] == [2222, 9400]
+    assert [port["containerPort"] for port in worker["ports"]] == [2222, 9401]
 
 
 def test_metrics_that_are_disabled_need_no_port(check_of_ports: Path) -> None:

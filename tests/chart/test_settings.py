@@ -222,15 +222,15 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
         },
     ),
     "metrics": (
-        {"metrics": {"enabled": True}},
+        {"metrics": {"enabled": True, "port": 9401}},
         {
-            "HVD_METRICS_PORT": "9400",
+            "HVD_METRICS_PORT": "9401",
             "ports": [
                 {"name": "agent", "containerPort": 2222},
-                {"name": "metrics", "containerPort": 9400},
+                {"name": "metrics", "containerPort": 9401},
             ],
-            "master HVD_METRICS_PORT": "9400",
-            "master ports": [{"name": "metrics", "containerPort": 9400}],
+            "master HVD_METRICS_PORT": "9401",
+            "master ports": [{"name": "metrics", "containerPort": 9401}],
         },
     ),
     "group inherits and removes values of all workers": (

@@ -97,6 +97,7 @@ MARKED: Values = {
         "allowFrom": [{"podSelector": {"zz56": "x"}}],
     },
     "metrics": {
+        "port": 7409,
         "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"},
         "rules": {"labels": {"zz88": "x"}},
         "dashboard": {"labels": {"zz89": "x"}, "annotations": {"zz90": "x"}},

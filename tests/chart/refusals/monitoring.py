@@ -95,7 +95,7 @@ CONTRADICTIONS = [
     ),
     Contradiction(
         {"metrics": {"enabled": True}, "agent": {"port": 9400}},
-        ["metrics.enabled", "agent.port"],
-        {"agent": {"port": 2222}},
+        ["metrics.port", "agent.port"],
+        {"metrics": {"port": 9401}},
     ),
 ]

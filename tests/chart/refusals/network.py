@@ -25,4 +25,9 @@ CONTRADICTIONS = [
         ["hostNetwork", "agent.port"],
         {"agent": {"port": 2222}},
     ),
+    Contradiction(
+        {"hostNetwork": True, "metrics": {"enabled": True, "port": 10250}},
+        ["hostNetwork", "metrics.port"],
+        {"metrics": {"port": 9400}},
+    ),
 ]

@@ -15,7 +15,6 @@ from devtools.docs_gen import chart_docs, dashboard, requirements
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.dashboard import Panel
 from devtools.docs_gen.generated import write_or_compare
-from hvdchart.chart_files import read_data
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,10 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
 
 
 def test_values_have_the_number_that_a_description_names(properties: dict[str, Any]) -> None:
-    port = read_data("resources.json")["metricsPort"]
-    metrics = properties["metrics"]["properties"]
-    assert str(port) in metrics["enabled"]["description"]
-    assert "{labels}" in metrics["rules"]["description"]
+    worker = properties["worker"]["properties"]
+    grace_period = worker["terminationGracePeriodSeconds"]
+    assert str(grace_period["effective"]) in grace_period["description"]
+    assert "{labels}" in properties["metrics"]["properties"]["rules"]["description"]
 
 
 def test_each_dependency_of_the_library_is_locked() -> None:

@@ -35,7 +35,7 @@ this list lacks.
 {{- include "horovod.checkTags" . -}}
 {{- include "horovod.checkEnd" . -}}
 {{- include "horovod.checkHostNetwork" . -}}
-{{- include "horovod.checkNodePort" . -}}
+{{- include "horovod.checkNodePorts" . -}}
 {{- include "horovod.checkKeySecrets" . -}}
 {{- include "horovod.checkTimeline" . -}}
 {{- include "horovod.checkTensorboard" . -}}

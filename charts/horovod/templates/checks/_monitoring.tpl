@@ -82,12 +82,12 @@
       "do" "set both") -}}
   {{- end -}}
 {{- end -}}
-{{- $port := .facts.shared.metricsPort | int -}}
+{{- $port := int $metrics.port -}}
 {{- if and $metrics.enabled (eq (int .facts.values.agent.port) $port) -}}
   {{- include "horovod.refuse" (dict
-    "what" (printf "metrics.enabled is true but agent.port is %d" $port)
-    "why" "a worker's metrics are on that port"
-    "do" "choose another one") -}}
+    "what" (printf "metrics.port is %d but agent.port is %d" $port $port)
+    "why" "a worker has both ports"
+    "do" "choose another port for one of them") -}}
 {{- end -}}
 {{- end }}
 

@@ -17,16 +17,18 @@
 {{- end }}
 
 {{/* Ports that Kubernetes itself uses on nodes. */}}
-{{- define "horovod.checkNodePort" -}}
-{{- $port := int .facts.values.agent.port -}}
-{{- $isOfControlPlane := has $port (list 2379 2380 6443) -}}
-{{- $isOfNodeComponent := and (ge $port 10248) (le $port 10259) -}}
-{{- $isOfService := and (ge $port 30000) (le $port 32767) -}}
-{{- if and .facts.values.hostNetwork (or $isOfControlPlane $isOfNodeComponent $isOfService) -}}
-  {{- include "horovod.refuse" (dict
-    "what" (printf "hostNetwork is true but agent.port is %d" $port)
-    "why" "Kubernetes uses that port on nodes (etcd, API server, kubelet, kube-proxy or node ports)"
-    "do" "choose another port") -}}
+{{- define "horovod.checkNodePorts" -}}
+{{- range $key := ternary (list "agent" "metrics") (list "agent") .facts.values.metrics.enabled -}}
+  {{- $port := int (get $.facts.values $key).port -}}
+  {{- $isOfControlPlane := has $port (list 2379 2380 6443) -}}
+  {{- $isOfNodeComponent := and (ge $port 10248) (le $port 10259) -}}
+  {{- $isOfService := and (ge $port 30000) (le $port 32767) -}}
+  {{- if and $.facts.values.hostNetwork (or $isOfControlPlane $isOfNodeComponent $isOfService) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "hostNetwork is true but %s.port is %d" $key $port)
+      "why" "Kubernetes uses that port on nodes (etcd, API server, kubelet, kube-proxy or node ports)"
+      "do" "choose another port") -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -53,7 +55,7 @@ two dependencies of one release, whose labels have two names.
               "what" (printf "hostNetwork is true and %s" .what)
               "why" (printf "the pods of StatefulSet %q have port %s of their nodes"
                 $set.metadata.name .port)
-              "do" (printf "%s, or select other nodes with %s.nodeSelector" .do $owner)) -}}
+              "do" (printf "choose another port, or select other nodes with %s.nodeSelector" $owner)) -}}
           {{- end -}}
         {{- end -}}
       {{- end -}}
@@ -63,19 +65,20 @@ two dependencies of one release, whose labels have two names.
 {{- end }}
 
 {{/*
-The ports of a worker as YAML, each with the value that takes it and what to do about that.
+The ports of a worker as YAML, each with the value that takes it.
 Call with (dict "root" $ "owner" "workerGroups[a]" "group" $group).
 */}}
 {{- define "horovod.workerPorts" -}}
 {{- $values := .root.facts.values -}}
-{{- $port := int $values.agent.port }}
-- {port: "{{ $port }}", what: agent.port is {{ $port }}, do: choose another port}
+{{- $agentPort := int $values.agent.port }}
+{{- $metricsPort := int $values.metrics.port }}
+- {port: "{{ $agentPort }}", what: agent.port is {{ $agentPort }}}
 {{- if $values.metrics.enabled }}
-- {port: "{{ .root.facts.shared.metricsPort }}", what: metrics.enabled is true, do: disable the metrics}
+- {port: "{{ $metricsPort }}", what: metrics.port is {{ $metricsPort }}}
 {{- end }}
 {{- range $key := list "initContainers" "extraContainers" }}
 {{- range include "horovod.portsOfContainers" (dict "containers" (get $.group $key)) | fromYamlArray }}
-- {port: "{{ . }}", what: "{{ $.owner }}.{{ $key }} has port {{ . }}", do: choose another port}
+- {port: "{{ . }}", what: "{{ $.owner }}.{{ $key }} has port {{ . }}"}
 {{- end }}
 {{- end }}
 {{- end }}

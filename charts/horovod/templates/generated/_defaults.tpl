@@ -113,6 +113,7 @@
   },
   "metrics": {
     "enabled": false,
+    "port": 9400,
     "podMonitor": {},
     "rules": {},
     "dashboard": {},

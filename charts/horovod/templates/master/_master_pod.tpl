@@ -56,7 +56,7 @@ spec:
   {{- end }}
   {{- if .facts.values.metrics.enabled }}
   ports:
-    - {name: metrics, containerPort: {{ .facts.shared.metricsPort }}}
+    - {name: metrics, containerPort: {{ .facts.values.metrics.port }}}
   {{- end }}
   {{- with $master.resources }}
   resources:
@@ -101,6 +101,6 @@ spec:
 {{- end }}
 {{- if $values.metrics.enabled }}
 {{- /* For hvd_pods/master/serve_metrics.py. */}}
-- {name: HVD_METRICS_PORT, value: {{ quote .facts.shared.metricsPort }}}
+- {name: HVD_METRICS_PORT, value: {{ quote .facts.values.metrics.port }}}
 {{- end }}
 {{- end }}
