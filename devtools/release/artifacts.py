@@ -24,7 +24,7 @@ SUMS = "SHA256SUMS"
 RELEASE_NOTES = "NOTES.md"
 ICON = "docs/pictures/icon.svg"
 # The inputs of the wheel.
-_WHEEL = ("pyproject.toml", "README.md", "LICENSE", "hvdchart", "charts", "examples")
+_WHEEL = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "hvdchart", "charts", "examples")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 # zip has no times before 1980.
 _FIRST_ZIP_SECONDS = 315_532_800

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel's files, unpacked as an installation has them."""
     source, wheels, target = (tmp_path_factory.mktemp(name) for name in ("src", "whl", "site"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("hvdchart", "charts", "examples"):
         ignored = shutil.ignore_patterns("__pycache__")
@@ -40,6 +40,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = wheels.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(target)
     return target
+
+
+def test_wheel_has_each_module_of_the_library_and_of_the_pods(installed: Path) -> None:
+    carried = {path.relative_to(installed) for path in installed.rglob("*.py")}
+    for folder, name in ((ROOT, "hvdchart"), (ROOT / "charts/horovod/files", "hvd_pods")):
+        modules = {path.relative_to(folder) for path in (folder / name).rglob("*.py")}
+        assert modules
+        assert modules - carried == set()
 
 
 def test_wheel_has_the_chart(installed: Path) -> None:
