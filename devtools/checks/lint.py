@@ -10,9 +10,9 @@ from pathlib import Path
 
 from devtools.common.apt import ensure_program
 from devtools.common.cache import cache_dir
+from devtools.common.repository import ROOT
 from devtools.toolchain.tools import tool
 
-ROOT = Path(__file__).resolve().parents[2]
 # The chart has no default image: lint it with values that name one.
 LINTED = ("charts/horovod", "--values", "charts/horovod/ci/default-values.yaml")
 # The shell scripts of this repository, without those of other projects that tests migrate.

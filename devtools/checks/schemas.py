@@ -22,6 +22,7 @@ import yaml
 
 from devtools.common.commands import read_output
 from devtools.common.json_schema import forbid_unknown_properties
+from devtools.common.repository import ROOT
 
 RELEASES = (
     "v1.29.15",
@@ -66,7 +67,7 @@ CUSTOM_RESOURCES = {
         "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"
     ],
 }
-CHART_TESTS_FOLDER = Path(__file__).resolve().parents[2] / "tests" / "chart"
+CHART_TESTS_FOLDER = ROOT / "tests" / "chart"
 API_FILE = CHART_TESTS_FOLDER / "kubernetes-api.json"
 CUSTOM_RESOURCES_FILE = CHART_TESTS_FOLDER / "custom-resources.json"
 DEFINITION_REFERENCE = "#/definitions/"

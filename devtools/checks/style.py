@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-ROOT = Path(__file__).resolve().parents[2]
+from devtools.common.repository import ROOT
+
 MAX_LINE_CHARACTERS = 100
 # As .editorconfig says of *.tpl; manifests and notes are templates, too.
 MAX_TEMPLATE_LINE_CHARACTERS = 110

@@ -12,18 +12,16 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import CHART, ROOT
 from devtools.common.ui import console, note, show_error, step
 from devtools.demo import clusters
 from devtools.localkube.instance import LAST_NODE
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 
-ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts" / "horovod"
 SPEC = ROOT / "values" / "local.spec.yaml"
 VALUES = ROOT / "build" / "demo-values.yaml"
 NAMESPACE = "hvd-demo"

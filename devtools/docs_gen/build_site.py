@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from devtools import bootstrap
+from devtools.common.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements" / "docs.txt"
 SITE = ROOT / "build" / "site"
 

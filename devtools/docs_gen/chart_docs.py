@@ -14,11 +14,11 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
+from devtools.common.repository import CHART
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.shared import exit_codes
 from hvdchart.chart_files import read_data
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 # The longest line with a description; templates have the same limit.
 MAX_LINE_CHARACTERS = 120

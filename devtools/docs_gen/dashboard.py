@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from devtools.common.repository import CHART
 from hvd_pods.pod.metrics import METRICS, PROGRESS
 
-FILE = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files" / "dashboard.json"
+FILE = CHART / "files" / "dashboard.json"
 # The grid of Grafana: columns of a row, and units of height.
 COLUMNS = 24
 FIGURE_HEIGHT = 4

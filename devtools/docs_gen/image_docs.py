@@ -15,15 +15,16 @@ from email import message_from_string
 from pathlib import Path
 from typing import Any
 
+from devtools.common.repository import DOCS, ROOT
 from devtools.docs_gen.generated import replace_sections, table
-from images.builder.catalogue import ROOT, Image, When, load_catalogue
+from images.builder.catalogue import Image, When, load_catalogue
 from images.builder.content import build_arguments, environment_lines
 from images.builder.sdist import PATCHES
 from images.builder.separate_tests import read_results
 from images.common import build_horovod
 
 PAGE = ROOT / "images" / "README.md"
-RUNTIME = ROOT / "docs" / "runtime.md"
+RUNTIME = DOCS / "runtime.md"
 BAKE_FILE = ROOT / "docker-bake.json"
 # The name of the base image in a build by Docker alone.
 _PARENT = "parent"

@@ -15,9 +15,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from devtools.common.repository import ROOT
 from devtools.docs_gen.generated import replace_sections
 
-ROOT = Path(__file__).resolve().parents[2]
 SITE = "mkdocs.yaml"
 DOCS = "docs"
 INDEX = "README.md"

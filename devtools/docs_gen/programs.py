@@ -18,11 +18,10 @@ from pathlib import Path
 
 import yaml
 
+from devtools.common.repository import CHART
 from devtools.pods.program_copies import POD_PROGRAMS
 from hvdchart.files import write_atomically
 
-ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts" / "horovod"
 PROGRAMS_ARCHIVE = CHART / "charts" / "programs" / "programs.tgz"
 # The templates put shell scripts into the commands of containers, because an image may lack Python.
 SUFFIXES = (".py", ".json")

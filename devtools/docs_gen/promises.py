@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "threat-model.md"
+from devtools.common.repository import DOCS, ROOT
+
+PAGE = DOCS / "threat-model.md"
 _LINK = re.compile(r"\[([^\[\]]+)\]\(\.\./tests/[^()]*\)")
 
 

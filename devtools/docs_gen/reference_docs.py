@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from typer.main import get_command
 
 import hvdchart
+from devtools.common.repository import CHART, DOCS, ROOT
 from devtools.docs_gen.generated import replace_sections, table, wrap
 from devtools.pods.program_copies import POD_PROGRAMS
 from devtools.toolchain.tools import HELM_3, HELM_4, kubernetes_releases, module_version
@@ -25,8 +26,6 @@ from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 from images.builder.catalogue import load_catalogue
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
 EVENTS_PAGE = DOCS / "life.md"
 # Written by `make schemas`.
 APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
@@ -154,7 +153,7 @@ def minors() -> list[str]:
 
 def versions() -> str:
     """Return a row for each kind of software, with the allowed and the checked versions."""
-    chart = YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")
+    chart = YAML(typ="safe").load(CHART / "Chart.yaml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     images = load_catalogue()
     default, *others = (real.removeprefix("v") for real in kubernetes_releases().values())

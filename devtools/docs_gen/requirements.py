@@ -7,7 +7,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from devtools.common.repository import ROOT
+
 _HEAD = (
     "# Written by `make generate`: the dependencies in pyproject.toml, with their reasons there.\n"
 )

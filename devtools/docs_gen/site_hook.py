@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 
-ROOT = Path(__file__).resolve().parents[2]
+from devtools.common.repository import ROOT
+
 DOCS = "docs/"
 # The search leaves out this part of the navigation, and pages that repeat the text of others.
 NOT_SEARCHED = "For contributors"

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from devtools.common.repository import DOCS
 from devtools.docs_gen.generated import replace_sections, table
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec, json_schema
 from hvdchart.spec.yaml_tree import Plain
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def tables() -> str:

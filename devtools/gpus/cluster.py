@@ -22,10 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from devtools.common.repository import EXAMPLES, ROOT
 from devtools.common.waiting import holds
 from devtools.gpus.machine import CACHE, WORK, mounts, prepare, write_image
 from devtools.gpus.pod_scripts import JAX, LOST, METRICS, PROBE, STAYS
-from devtools.gpus.stages import PROJECT, program
+from devtools.gpus.stages import program
 from devtools.localkube import cluster as localkube
 from devtools.localkube import images
 from devtools.localkube.instance import current
@@ -46,7 +47,7 @@ def call(*command: str, check: bool = True) -> str:
     subprocess.TimeoutExpired when it takes more than a minute.
     """
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=PROJECT
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
     )
     output = done.stdout + done.stderr
     if check and done.returncode:
@@ -200,7 +201,7 @@ def run_ddp() -> dict[str, Any]:
     digits = Path(sklearn.__file__).parent / "datasets/data/digits.csv.gz"
     master = {"args": ["python3", "digits_ddp.py", "--data", str(digits)]}
     own_values = values({**DIRECT, "framework": "torch"}, master=master)
-    return run("ddp", PROJECT / "examples/digits_ddp.py", own_values)
+    return run("ddp", EXAMPLES / "digits_ddp.py", own_values)
 
 
 def run_jax(script: Path) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from devtools.gpus.stages import BUNDLE, PREFIX, PROJECT, SITE, environment
+from devtools.common.repository import ROOT
+from devtools.gpus.stages import BUNDLE, PREFIX, SITE, environment
 
 SWITCHES = {
     "HOROVOD_GPU": "CUDA",
@@ -47,12 +48,12 @@ def compile_horovod(log: Path) -> Path:
     work = Path(tempfile.mkdtemp(prefix="hvd-compile-"))
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     os.environ["HOROVOD_BUILD_CUDA_CC_LIST"] = compute_capability()
-    toolchain = runpy.run_path(str(PROJECT / "images/nvidia/toolchain.py"))
+    toolchain = runpy.run_path(str(ROOT / "images/nvidia/toolchain.py"))
     prepare = toolchain["prepare"]
     # The program's default paths are those of an image's build stage.
     prepare.__globals__["BROUGHT"] = Path(nvcc).resolve().parents[1]
     prepare.__globals__["LINKS"] = work / "links"
-    cuda_variables = prepare(PROJECT / "images/pytorch-cuda", home=work / "cuda")
+    cuda_variables = prepare(ROOT / "images/pytorch-cuda", home=work / "cuda")
     variables = {**environment(), **cuda_variables, **SWITCHES, "MAKEFLAGS": f"-j{os.cpu_count()}"}
     if not shutil.which("make"):
         variables["CMAKE_GENERATOR"] = "Ninja"

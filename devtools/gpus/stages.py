@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PROJECT = Path(__file__).resolve().parents[2]
+from devtools.common.repository import CHART, ROOT
+
 # The bundle: the folders that `make gpu-bundle` writes.
-BUNDLE = PROJECT / ".gpu"
+BUNDLE = ROOT / ".gpu"
 # Outside the project, which may be on a small or a read-only disk.
 PREFIX = Path("/tmp/hvd-gpu/prefix")  # noqa: S108 - no other user has such a machine
 # Open MPI's wheel also has programs and libraries. Horovod looks for them four folders up.
 SITE = PREFIX / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 # The programs of the pods, and the modules that scripts import from them.
-OF_PODS = (PROJECT / "charts/horovod/files", PROJECT / "charts/horovod/files/hvd_pods/library")
+OF_PODS = (CHART / "files", CHART / "files/hvd_pods/library")
 # Open MPI needs the two OMPI variables to run as root. With the two others, a rank that waits for
 # another one fails in time.
 VARIABLES = {
@@ -88,7 +89,7 @@ GROUPS = (*((stage,) for stage in MEASURED), CHECKED, (CLUSTER,))
 
 def environment() -> dict[str, str]:
     """Return variables of all stages: the packages of the bundle, this project, and `keep`."""
-    paths = [*map(str, (SITE, PROJECT, *OF_PODS)), os.environ.get("PYTHONPATH", "")]
+    paths = [*map(str, (SITE, ROOT, *OF_PODS)), os.environ.get("PYTHONPATH", "")]
     programs = [str(PREFIX / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
     return {
         **os.environ,

@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
+from devtools.common.repository import ROOT
 from devtools.common.waiting import wait_until
-from devtools.gpus.stages import PROJECT
 from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker_root
 
 ROUNDS = 4
@@ -66,7 +66,7 @@ class GpuWorker(WarmWorker):
         variables = super().environment()
         # Leave out the project's folder: its own programs are at the paths of a pod.
         brought_paths = os.environ.get("PYTHONPATH", "").split(":")
-        paths = [str(self.modules), *(path for path in brought_paths if path != str(PROJECT))]
+        paths = [str(self.modules), *(path for path in brought_paths if path != str(ROOT))]
         brought = {
             name: os.environ[name]
             for name in ("LD_LIBRARY_PATH", "CUDA_HOME", "LD_PRELOAD")

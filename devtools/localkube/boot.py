@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import ROOT
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
 from devtools.localkube.health import kubectl, read_status
@@ -95,7 +96,7 @@ class Boot:
         with self.log.open("a") as log:
             return subprocess.Popen(
                 ["unshare", *NAMESPACES, "--fork", "--kill-child", *program],
-                cwd=Path(__file__).parents[2],
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from devtools.common.repository import CHART
+
 # The parent of the package, as /horovod/bin is in a pod.
-FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
+FILES = CHART / "files"
 POD_PROGRAMS = FILES / "hvd_pods"
 
 

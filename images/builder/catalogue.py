@@ -12,6 +12,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import ROOT
 from images.builder.parameters import (
     ParameterOption,
     Row,
@@ -21,7 +22,6 @@ from images.builder.parameters import (
     read_words,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "images" / "versions.yaml"
 _KEYS = {
     "reference",

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from devtools.common.errors import DevtoolsError
-from images.builder.catalogue import ROOT
+from devtools.common.repository import ROOT
 from images.common import build_horovod
 
 # It has a series as an image has one, of all patches.

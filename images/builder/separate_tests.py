@@ -16,11 +16,12 @@ from xml.etree import ElementTree
 import yaml
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import ROOT
 from devtools.common.ui import note
 from hvdchart.image.engines import run_in
 from images.builder.build import BuiltImage, build
 from images.builder.build_engines import Engine
-from images.builder.catalogue import ROOT, Image, When, find, load_catalogue
+from images.builder.catalogue import Image, When, find, load_catalogue
 from images.builder.content import content_of, has_patch
 
 FILE = "test-results.yaml"

@@ -28,12 +28,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from devtools.common.repository import DOCS
 from devtools.common.waiting import holds
 from tests.bench import fault_figures as figures
 from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
 from tests.bench.curves import draw
 from tests.bench.mpi_operator import Bare, MpiOperator, mpi_operator
-from tests.bench.report import ROOT, commit, figures_file, publish, write_section
+from tests.bench.report import commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
 from tests.faults import storm
 from tests.faults.node import Pod
@@ -41,7 +42,7 @@ from tests.faults.training import SCRIPT, Training
 from tests.support.controllers import running
 from tests.support.namespace import Namespace
 
-PICTURE = ROOT / "docs" / "pictures" / "storm.svg"
+PICTURE = DOCS / "pictures" / "storm.svg"
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 FIRST = """
 import sys, time

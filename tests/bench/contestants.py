@@ -17,13 +17,14 @@ from typing import ClassVar, TypeVar
 
 import hvdchart
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.localkube import cluster
 from devtools.localkube.images import load
 from images.builder.build import build
 from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS
-from tests.support.namespace import CHART, Namespace, Values
+from tests.support.namespace import Namespace, Values
 from tests.support.openssh.image import OPEN_MPI_4
 
 NAME = "bench"

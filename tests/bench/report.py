@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from devtools.common.repository import DOCS, ROOT
 from devtools.docs_gen.generated import replace_sections
 from hvdchart.bench.scaling import mean_and_interval
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def machine() -> str:
@@ -63,7 +62,7 @@ def figures_file(name: str) -> Path:
 
 
 def write_section(name: str, page: str, text: str) -> None:
-    path = ROOT / "docs" / page
+    path = DOCS / page
     command = f"make {name.partition(' ')[0]}"
     path.write_text(replace_sections(path, {name: f"\n{text}\n"}, command))
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import ROOT
 from devtools.localkube.instance import current
 from tests.support.namespace import Namespace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def demo() -> str:

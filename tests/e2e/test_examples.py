@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from devtools.common.repository import EXAMPLES
 from tests.support.namespace import Namespace, Values
 from tests.support.results import read_result
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = [
     "--model",
     "vgg16",

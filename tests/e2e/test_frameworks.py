@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import EXAMPLES
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.e2e.command import here, hvdchart, write_spec
 from tests.support.namespace import Namespace, image_values
 from tests.support.results import read_result
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # keras.distribution finds the other processes as JAX does.
 KERAS = """
 import os

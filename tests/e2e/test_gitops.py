@@ -25,12 +25,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.support.controllers import Controller, running
 from tests.support.gitops import documented
 from tests.support.namespace import (
-    CHART,
     Namespace,
     Values,
     image_values,

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from devtools.common.repository import CHART
 from devtools.toolchain.kubectl import Kubectl
 from tests.e2e.command import hvdchart
 from tests.e2e.quick_runs import assert_trained, keys_of, values
 from tests.support.gitops import documented
-from tests.support.namespace import CHART, Namespace, Values
+from tests.support.namespace import Namespace, Values
 
 SLEEP = "import time; time.sleep(600)"
 

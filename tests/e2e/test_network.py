@@ -10,11 +10,12 @@ from contextlib import ExitStack
 import pytest
 from ruamel.yaml import YAML
 
+from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from hvd_pods.master import selftest
 from hvd_pods.shared.network_policies import UNENFORCED
 from tests.e2e.policy import enforcing
-from tests.support.namespace import CHART, Namespace, Values
+from tests.support.namespace import Namespace, Values
 
 PORT = 2222
 # Connects to the address given and says how that went; silence from the other end is "blocked".
@@ -43,7 +44,7 @@ CAPABILITIES = (
 )
 # The number of the capability of this name; of linux/capability.h.
 IPC_LOCK = 14
-ROOT: Values = {"podSecurityContext": {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}}
+AS_ROOT: Values = {"podSecurityContext": {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}}
 
 
 def staying(**more: object) -> Values:
@@ -210,7 +211,7 @@ def test_run_trains_on_the_host_network(privileged: Namespace) -> None:
 def test_added_capability_alone_reaches_the_ranks_of_root(privileged: Namespace) -> None:
     worker = {"number": 1, "capabilities": ["IPC_LOCK"]}
     master = {"args": ["python3", "-c", CAPABILITIES], "backoffLimit": 0}
-    values = staying(worker=worker, master=master, **ROOT)
+    values = staying(worker=worker, master=master, **AS_ROOT)
     log = privileged.train("hvd", values)
     (line,) = [line for line in log.splitlines() if line.startswith("CAPS ")]
     assert int(line.split()[1], 16) == 1 << IPC_LOCK

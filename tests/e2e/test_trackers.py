@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import DOCS
 from tests.e2e.packages import wheels
 from tests.support.namespace import Namespace
 from tests.support.pages import blocks
@@ -17,7 +18,6 @@ from tests.support.volumes import on_node
 # Their packages are 0.1 GB, and no file locks them.
 pytestmark = pytest.mark.rare
 
-DOCS = Path(__file__).parents[2] / "docs"
 # Rank 0 logs the losses of three steps. The first attempt fails after its last one.
 TRAIN = """
 import os

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import hvdchart
+from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
-from tests.support.namespace import CHART, Namespace
+from tests.support.namespace import Namespace
 from tests.support.registry import registry
 
 SHOW = "import os; print('RANK', os.environ['OMPI_COMM_WORLD_RANK'], flush=True)"

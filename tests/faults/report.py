@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-RESULTS = Path(__file__).parents[2] / "build" / "faults.json"
+from devtools.common.repository import ROOT
+
+RESULTS = ROOT / "build" / "faults.json"
 PROPERTY = "fault"
 # The figures of a row, and their headings.
 COLUMNS = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import ROOT
 from hvd_pods.library import keep
 from images.builder.build import build
 from tests.images.sandboxes import EACH_KERAS, Sandboxes, put
@@ -31,7 +32,7 @@ CHANGES = Path(__file__).with_name("keep_changes.py")
 JAX = Path(__file__).with_name("keep_jax.py")
 KEEP = Path(keep.__file__).parent
 # The images of the tests in pods, of which one has JAX.
-OTHER_IMAGES = Path(__file__).parents[1] / "e2e" / "images" / "versions.yaml"
+OTHER_IMAGES = ROOT / "tests" / "e2e" / "images" / "versions.yaml"
 # Five epochs of six batches, which begin anew after some. No epoch is much better than the first: a
 # callback that counts them halves the learning rate twice.
 FIT = """

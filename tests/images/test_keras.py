@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import CHART
 from tests.support.in_image.checks import (
     COMMON,
     OF_KERAS_2,
@@ -17,7 +17,7 @@ from tests.support.in_image.checks import (
 )
 from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox
 
-POD_FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
+POD_FILES = CHART / "files"
 
 
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:

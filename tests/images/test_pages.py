@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import DOCS
 from tests.images.sandboxes import Sandboxes
 from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS
 from tests.support.pages import blocks
 
-DOCS = Path(__file__).parents[2] / "docs"
 IMAGE = {"tensorflow.keras": "examples", "torch": "examples-pytorch"}
 # What shows the share of a rank: Keras prints the number of its batches, the other script that of
 # its images.

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import ROOT
 from images.builder.build import build, wheel
-from images.builder.catalogue import ROOT, load_catalogue
+from images.builder.catalogue import load_catalogue
 from tests.support.in_image.checks import COMMON, RANKS, describe_failures, parse_results
 from tests.support.in_image.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
 

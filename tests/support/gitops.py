@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from devtools.common.repository import DOCS
 from tests.support.pages import blocks
 
-PAGE = Path(__file__).parents[2] / "docs" / "gitops.md"
+PAGE = DOCS / "gitops.md"
 
 
 def documented(kind: str, number: int = 0) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
+from devtools.common.repository import ROOT
 from devtools.localkube import health
 from devtools.localkube.instance import Instance
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.processes import kubectl_arguments
 from devtools.toolchain import tools
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),
-            cwd=REPOSITORY,
+            cwd=ROOT,
             env={**self.environment, **variables},
             capture_output=True,
             text=True,

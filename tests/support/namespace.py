@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 from hvd_pods.shared.threads import YIELD
 from tests.support.go_programs import NO_GARBAGE_COLLECTION, run_program
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
 # The check for unknown fields takes a third of Helm's time. Tests with chart-testing include it.
 UNVALIDATED = "--disable-openapi-validation"

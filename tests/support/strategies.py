@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-VALUES = Path(__file__).parents[2] / "values"
+from devtools.common.repository import ROOT
+
+VALUES = ROOT / "values"
 EXAMPLES = [YAML(typ="safe", pure=True).load(path) for path in sorted(VALUES.glob("*.spec.yaml"))]
 # The chart's own pod is named `master`.
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(

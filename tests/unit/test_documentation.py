@@ -17,6 +17,7 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
+from devtools.common.repository import CHART, DOCS, ROOT
 from devtools.docs_gen import promises
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.master.failure_causes import PERMANENT, SURE_TO_REPEAT
@@ -31,9 +32,6 @@ from hvdchart.cli import app
 from hvdchart.spec.fields import RELEASE_NAME
 from tests.support.pages import blocks, tokens
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
-CHART = ROOT / "charts" / "horovod"
 PODS = CHART / "files" / "hvd_pods"
 FOLDERS = ("charts", "devtools", "docs", "examples", "hvdchart", "images", "tests", "values")
 PAGES = [

@@ -6,12 +6,11 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
+from devtools.common.repository import DOCS, ROOT
 from hvdchart.chart_files import chart_dir, read_data
 from hvdchart.spec.values_schema import schema_at, values_schema
 
-ROOT = Path(__file__).parents[2]
 PROGRAMS = chart_dir() / "files" / "hvd_pods"
 # What migrate writes is read beside the values that it names.
 MODULES = [
@@ -62,7 +61,7 @@ def test_messages_mark_values() -> None:
 
 
 def test_messages_name_keys_of_a_spec_that_exist() -> None:
-    schema = json.loads((ROOT / "docs" / "spec.schema.json").read_text("utf-8"))
+    schema = json.loads((DOCS / "spec.schema.json").read_text("utf-8"))
     keys = set(schema["properties"]["train"]["properties"])
     every = [text for file in MODULES for text in texts(file.read_text("utf-8"))]
     named = {name for text in every for name in OF_TRAIN.findall(text)}

@@ -15,12 +15,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from devtools.common.repository import DOCS, ROOT
 from devtools.docs_gen.image_docs import target_name
 from devtools.docs_gen.reference_docs import minors
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 from images.builder.catalogue import When, load_catalogue
 
-ROOT = Path(__file__).resolve().parents[2]
 GITHUB = ROOT / ".github"
 WORKFLOWS: dict[str, Any] = {
     file.stem: YAML(typ="safe").load(file) for file in (GITHUB / "workflows").glob("*.yaml")
@@ -78,7 +78,7 @@ def publishing() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_package_names_each_python_of_the_checks_that_has_run() -> None:
-    page = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
+    page = (DOCS / "compatibility.md").read_text("utf-8")
     never_run = re.findall(r"^\| Python (\S+) \|", page, re.M)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named = [text.rpartition(" :: ")[2] for text in project["classifiers"]]
@@ -87,7 +87,7 @@ def test_package_names_each_python_of_the_checks_that_has_run() -> None:
 
 
 def test_page_names_the_files_for_which_a_workflow_runs() -> None:
-    page = (ROOT / "docs" / "release.md").read_text("utf-8")
+    page = (DOCS / "release.md").read_text("utf-8")
     listed = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", page, re.M))
     assert listed.keys() == WORKFLOWS.keys()
     for name, workflow in WORKFLOWS.items():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import ROOT
 from tests.images.sandboxes import in_image
 from tests.support.in_image.checks import assert_all_pass
 from tests.support.in_image.sandbox import (
@@ -19,7 +19,7 @@ from tests.support.in_image.sandbox import (
 )
 from tests.support.results import result
 
-OF_HOROVOD = Path(__file__).resolve().parents[3] / "images" / "common" / "horovod.cdx.json"
+OF_HOROVOD = ROOT / "images" / "common" / "horovod.cdx.json"
 READ_SBOM = """
 from importlib.metadata import distribution
 print(distribution("horovod").read_text("sboms/horovod.cdx.json"))

@@ -18,8 +18,7 @@ from devtools.checks.commits import (
 )
 from devtools.checks.lint import checks_in_python
 from devtools.common.errors import DevtoolsError
-
-ROOT = Path(__file__).resolve().parents[3]
+from devtools.common.repository import ROOT
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import CHART, DOCS, ROOT
 from devtools.docs_gen import chart_docs, dashboard, requirements
-from devtools.docs_gen.build_site import ROOT, build
+from devtools.docs_gen.build_site import build
 from devtools.docs_gen.dashboard import Panel
 from devtools.docs_gen.generated import write_or_compare
 
@@ -116,7 +117,7 @@ def test_each_dependency_of_the_library_is_locked() -> None:
 def test_each_clause_of_a_long_description_has_a_line(properties: dict[str, Any]) -> None:
     clauses = ["never", "x" * 80, "y" * 80]
     properties["cleanup"]["description"] = "; ".join(clauses)
-    values = chart_docs.generated_texts()[chart_docs.CHART / "values.yaml"]
+    values = chart_docs.generated_texts()[CHART / "values.yaml"]
     lines = "".join(f"# {clause}\n" for clause in clauses)
     assert f"\n{lines}cleanup: OnSuccess\n" in values
 
@@ -147,7 +148,7 @@ def searched(site: Path) -> dict[str, str]:
 @pytest.mark.slow
 class TestSite:
     def test_every_page_is_there(self, site: Path) -> None:
-        pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+        pages = [path.relative_to(DOCS) for path in DOCS.rglob("*.md")]
         places = [path.parent if path.stem == "README" else path.with_suffix("") for path in pages]
         assert [place for place in places if not (site / place / "index.html").is_file()] == []
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from devtools.common.errors import DevtoolsError
-from images.builder.catalogue import ROOT, Image, load_catalogue
+from devtools.common.repository import ROOT
+from images.builder.catalogue import Image, load_catalogue
 from images.builder.content import build_arguments, compiled_in, image_files, image_key, wheel_key
 from images.builder.requirements_lock import fill_in_parameters, lock_file, stale_locks
 from images.common import build_horovod

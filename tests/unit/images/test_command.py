@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from images.builder.catalogue import ROOT
+from devtools.common.repository import ROOT
 
 
 def test_source_for_a_missing_folder_is_refused_without_a_traceback(tmp_path: Path) -> None:

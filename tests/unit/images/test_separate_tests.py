@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import ROOT
 from images.builder import separate_tests
-from images.builder.catalogue import ROOT, Image, When, load_catalogue
+from images.builder.catalogue import Image, When, load_catalogue
 from images.builder.content import content_of
 from images.builder.separate_tests import Results, describe_tests, read_results, write_results
 

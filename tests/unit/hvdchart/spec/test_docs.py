@@ -16,7 +16,7 @@ from hypothesis import given
 from jsonschema_rs import Draft7Validator
 from ruamel.yaml import YAML
 
-from devtools.docs_gen.spec_docs import DOCS
+from devtools.common.repository import DOCS
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.values_schema import values_schema
