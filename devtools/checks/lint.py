@@ -40,6 +40,8 @@ def checks_in_python() -> dict[str, list[str]]:
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
         "style": [python, "-m", "devtools.checks.style"],
+        "messages": [python, "-m", "devtools.checks.messages"],
+        "pages": [python, "-m", "devtools.checks.pages"],
         "mypy": [python, "-m", "mypy", "--cache-dir", f"{cache}"],
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],

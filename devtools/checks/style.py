@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
 
-from devtools.common.repository import ROOT
+from devtools.checks.problems import Check, check_files, print_problems
 
 MAX_LINE_CHARACTERS = 100
 # As .editorconfig says of *.tpl; manifests and notes are templates, too.
@@ -29,7 +28,7 @@ MAX_WRAPPED_WORD_CHARACTERS = 80
 SKIP = "# fmt" + ": skip"
 # Parts of a line of Markdown that cannot be broken: a code span, a link.
 UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
-VALUES = Path("charts/horovod/values.source.yaml")
+VALUES = "charts/horovod/values.source.yaml"
 TEMPLATES = "charts/horovod/templates/*.tpl"
 MANIFESTS = "charts/horovod/templates/*.yaml"
 NOTES_TEMPLATE = "charts/horovod/templates/NOTES.txt"
@@ -38,7 +37,6 @@ SHELL_SCRIPTS = "charts/*.sh"
 IMAGE_SCRIPTS = "images/*.sh"
 WORKFLOWS = ".github/*.y*ml"
 CHART_PROGRAMS = "charts/horovod/files/*.py"
-Check: TypeAlias = Callable[[str], Iterator[tuple[int, str]]]
 
 
 class NameRule(NamedTuple):
@@ -170,13 +168,6 @@ def values_problems(text: str) -> Iterator[tuple[int, str]]:
                 yield number, f"{key}: several keys on one line: write one key on each line"
 
 
-def files(*patterns: str) -> list[Path]:
-    """Return the files of the repository that match, tracked or new, relative to its root."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    names = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    return [Path(name) for name in names.splitlines() if (ROOT / name).is_file()]
-
-
 def main() -> int:
     """Print all problems. Return 1 when there is one."""
     checks: dict[str, Check] = {
@@ -186,7 +177,7 @@ def main() -> int:
         "images/*.py": constant_problems,
         CHART_PROGRAMS: constant_problems,
         "*.md": markdown_problems,
-        str(VALUES): values_problems,
+        VALUES: values_problems,
         TEMPLATES: template_problems,
         MANIFESTS: template_problems,
         NOTES_TEMPLATE: template_problems,
@@ -194,14 +185,8 @@ def main() -> int:
         IMAGE_SCRIPTS: script_problems,
         WORKFLOWS: script_problems,
     }
-    problems = [
-        f"{file}:{number}: {problem}"
-        for pattern, check in checks.items()
-        for file in files(pattern)
-        for number, problem in check((ROOT / file).read_text(encoding="utf-8"))
-    ]
-    print("\n".join(problems), end="\n" if problems else "")
-    return 1 if problems else 0
+    problems = (check_files(check, pattern) for pattern, check in checks.items())
+    return print_problems(chain.from_iterable(problems))
 
 
 if __name__ == "__main__":

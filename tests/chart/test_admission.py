@@ -9,10 +9,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.markdown import code_blocks
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.chart.render import CHART, one, render
 from tests.support.namespace import Namespace
-from tests.support.pages import blocks
 
 PAGE = CHART.parents[1] / "docs" / "administrators.md"
 LABEL = "example.com/most-workers"
@@ -23,7 +23,7 @@ def limited(place: Namespace) -> Iterator[Namespace]:
     """A namespace that allows two workers, with a StatefulSet of the chart's that has none."""
     policy, binding = (
         document
-        for block in blocks(PAGE, "yaml")
+        for block in code_blocks(PAGE, "yaml")
         for document in YAML(typ="safe").load_all(block)
         if document.get("kind", "").startswith("ValidatingAdmissionPolicy")
     )

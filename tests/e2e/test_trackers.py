@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.markdown import code_blocks
 from devtools.common.repository import DOCS
 from tests.e2e.packages import wheels
 from tests.support.namespace import Namespace
-from tests.support.pages import blocks
 from tests.support.volumes import on_node
 
 # Their packages are 0.1 GB, and no file locks them.
@@ -38,7 +38,9 @@ Train = Callable[[str, str, dict[str, str]], None]
 
 def script(tracker: str, log: str, end: str) -> str:
     """A script that logs with the code which the page has for this tracker."""
-    (code,) = (text for text in blocks(DOCS / "watching.md", "python") if f"{tracker}." in text)
+    (code,) = (
+        text for text in code_blocks(DOCS / "watching.md", "python") if f"{tracker}." in text
+    )
     indented = "\n".join(f"    {line}" for line in code.splitlines())
     text = TRAIN.replace("TRACKER", tracker).replace("CODE", indented)
     return text.replace("LOG", log).replace("END", end)

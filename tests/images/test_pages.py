@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from devtools.common.markdown import code_blocks
 from devtools.common.repository import DOCS
 from tests.images.sandboxes import Sandboxes
 from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS
-from tests.support.pages import blocks
 
 IMAGE = {"tensorflow.keras": "examples", "torch": "examples-pytorch"}
 # What shows the share of a rank: Keras prints the number of its batches, the other script that of
@@ -22,7 +22,7 @@ SHOWN = {
 
 def version(module: str, side: str) -> str:
     """One side of the diff that imports a module of Horovod: - is the ordinary script."""
-    diffs = blocks(DOCS / "script.md", "diff")
+    diffs = code_blocks(DOCS / "script.md", "diff")
     (diff,) = (diff for diff in diffs if f"import horovod.{module} as" in diff)
     other = "+" if side == "-" else "-"
     return "\n".join(line[1:] for line in diff.splitlines() if not line.startswith(other))

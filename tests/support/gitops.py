@@ -6,8 +6,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from devtools.common.markdown import code_blocks
 from devtools.common.repository import DOCS
-from tests.support.pages import blocks
 
 PAGE = DOCS / "gitops.md"
 
@@ -17,6 +17,7 @@ def documented(kind: str, number: int = 0) -> dict[str, Any]:
     object.
     """
     yaml = YAML(typ="safe")
-    documents = (each for block in blocks(PAGE, "yaml") for each in yaml.load_all(block))
-    found: list[dict[str, Any]] = [each for each in documents if each.get("kind") == kind]
-    return found[number]
+    objects: list[dict[str, Any]] = []
+    for block in code_blocks(PAGE, "yaml"):
+        objects += [part for part in yaml.load_all(block) if part.get("kind") == kind]
+    return objects[number]

@@ -16,12 +16,12 @@ from hypothesis import given
 from jsonschema_rs import Draft7Validator
 from ruamel.yaml import YAML
 
+from devtools.common.markdown import code_blocks
 from devtools.common.repository import DOCS
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.values_schema import values_schema
 from hvdchart.values.check_values import checked_values
-from tests.support.pages import blocks
 from tests.support.strategies import specs
 
 # With what a page shows of a spec, it is a whole one.
@@ -41,7 +41,7 @@ PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
 @cache
 def documents(page: Path) -> list[dict[str, Any]]:
     """Each document in the YAML blocks of a page."""
-    streams = (YAML(typ="safe", pure=True).load_all(text) for text in blocks(page, "yaml"))
+    streams = (YAML(typ="safe", pure=True).load_all(text) for text in code_blocks(page, "yaml"))
     return [document for stream in streams for document in stream if isinstance(document, dict)]
 
 
