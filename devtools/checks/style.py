@@ -1,7 +1,7 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
 lines, tests that import from other tests, constants whose names lack a subject or a unit, long
-lines of Markdown, templates, shell scripts and workflows, and lines of values.source.yaml with
-several keys.
+lines of Markdown, templates, shell scripts and workflows, lines of values.source.yaml with several
+keys, and actions in workflows that can change.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -36,6 +36,8 @@ NOTES_TEMPLATE = "charts/horovod/templates/NOTES.txt"
 SHELL_SCRIPTS = "charts/*.sh"
 IMAGE_SCRIPTS = "images/*.sh"
 WORKFLOWS = ".github/*.y*ml"
+OTHERS_ACTION = re.compile(r"uses: (?!\./)(.*)")
+PINNED_ACTION = re.compile(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 CHART_PROGRAMS = "charts/horovod/files/*.py"
 
 
@@ -158,6 +160,19 @@ def script_problems(text: str) -> Iterator[tuple[int, str]]:
             yield number, f"{len(line)} characters: use at most {MAX_SCRIPT_LINE_CHARACTERS}"
 
 
+def workflow_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each long line, and for each action of others that is no commit: a
+    tag can be moved to other code.
+
+    Dependabot changes the commit and the comment together.
+    """
+    yield from script_problems(text)
+    for number, line in enumerate(text.splitlines(), 1):
+        action = OTHERS_ACTION.search(line)
+        if action and not PINNED_ACTION.fullmatch(action[1]):
+            yield number, f"{action[1]}: write OWNER/ACTION@COMMIT # vX.Y.Z"
+
+
 def values_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each line of values.source.yaml that has several keys."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -183,7 +198,7 @@ def main() -> int:
         NOTES_TEMPLATE: template_problems,
         SHELL_SCRIPTS: script_problems,
         IMAGE_SCRIPTS: script_problems,
-        WORKFLOWS: script_problems,
+        WORKFLOWS: workflow_problems,
     }
     problems = (check_files(check, pattern) for pattern, check in checks.items())
     return print_problems(chain.from_iterable(problems))

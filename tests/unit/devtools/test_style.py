@@ -9,6 +9,7 @@ from devtools.checks.style import (
     python_problems,
     script_problems,
     template_problems,
+    workflow_problems,
 )
 
 
@@ -65,3 +66,18 @@ def test_a_line_of_a_template_is_no_longer_than_its_limit(length: int, is_proble
 )
 def test_a_line_of_a_script_is_wrapped_where_it_can_be(line: str, is_problem: bool) -> None:
     assert bool(list(script_problems(f"set -eu\n{line}\n"))) is is_problem
+
+
+@pytest.mark.parametrize(
+    ("action", "is_problem"),
+    [
+        ("actions/cache@v4", True),
+        ("actions/cache@main # v4.0.0", True),
+        (f"actions/cache@{'a' * 40}", True),
+        (f"actions/cache@{'a' * 40} # v4.0.0", False),
+        ("./.github/actions/setup", False),
+    ],
+)
+def test_an_action_of_others_is_a_commit(action: str, is_problem: bool) -> None:
+    problems = list(workflow_problems(f"steps:\n- uses: {action}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
