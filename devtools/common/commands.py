@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devtools.common.errors import DevtoolsError
-from devtools.common.ui import tail
+from devtools.common.ui import last_lines
 
 # The number of words of a command line that an error message shows.
 SHOWN_WORDS = 8
@@ -47,7 +47,7 @@ def run_logged(
             command, cwd=folder, env=environment, stdout=output, stderr=output, check=False
         )
     if done.returncode != 0:
-        raise DevtoolsError(f"{_failure(command, done.returncode)}; {tail(log)}", remedy)
+        raise DevtoolsError(f"{_failure(command, done.returncode)}; {last_lines(log)}", remedy)
 
 
 def _failure(command: Sequence[str], status: int) -> str:

@@ -59,7 +59,7 @@ def show_error(error: Exception) -> None:
     console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
 
 
-def tail(log: Path) -> str:
+def last_lines(log: Path) -> str:
     """Return the last lines of a log, for a message about a failure."""
     if not log.exists():
         return f"(there is no log at {log})"

@@ -20,11 +20,11 @@ def wait_until(
     Raises AssertionError, which names the state, when it does not hold within `seconds`, and
     whatever `condition` raises, at once.
     """
-    if not holds(condition, seconds, pause):
+    if not holds_within(condition, seconds, pause):
         raise AssertionError(f"not within {seconds} s: {description}")
 
 
-def holds(condition: Callable[[], object], seconds: float, pause: float = 0.2) -> bool:
+def holds_within(condition: Callable[[], object], seconds: float, pause: float = 0.2) -> bool:
     """Call `condition` as `wait_until` does. Return whether it held within `seconds`.
 
     Raises whatever `condition` raises, at once.

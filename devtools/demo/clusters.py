@@ -15,7 +15,7 @@ from devtools.common.ui import step
 from devtools.localkube import cluster
 from devtools.localkube.images import load_everywhere
 from devtools.toolchain.tools import tool
-from images.builder.build import archive, build
+from images.builder.build import build_image, image_archive
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DemoCluster:
 def start_localkube(nodes: int = 1) -> DemoCluster:
     """Ensure that localkube runs with this many nodes, and that all have the examples' image."""
     kubeconfig = cluster.up(nodes=nodes)
-    image = build("examples")
+    image = build_image("examples")
     with step(f"load {image.reference} into the cluster"):
         load_everywhere(image.reference)
     return DemoCluster(
@@ -61,7 +61,7 @@ def _start_kind() -> DemoCluster:
         _run(kind, "export", "kubeconfig", *here)
     else:
         _run(kind, "create", "cluster", *here, "--wait", "120s")
-    _run(kind, "load", "image-archive", str(archive("examples")), "--name", "hvd")
+    _run(kind, "load", "image-archive", str(image_archive("examples")), "--name", "hvd")
     return DemoCluster(
         {"KUBECONFIG": str(kubeconfig)}, "kind delete cluster --name hvd   # removes the cluster"
     )

@@ -19,7 +19,7 @@ LOCK = ROOT / "requirements" / "docs.txt"
 SITE = ROOT / "build" / "site"
 
 
-def build(site: Path) -> subprocess.CompletedProcess[str]:
+def build_site(site: Path) -> subprocess.CompletedProcess[str]:
     """Build the site into a folder. Build the environment of its packages first if it is missing.
 
     The result includes the output of MkDocs. With --quiet, MkDocs does not count the warnings that
@@ -40,7 +40,7 @@ def build(site: Path) -> subprocess.CompletedProcess[str]:
 
 
 def main() -> int:
-    done = build(SITE)
+    done = build_site(SITE)
     if done.returncode != 0:
         sys.stderr.write(done.stdout + done.stderr)
         return done.returncode

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
 from devtools.common.repository import CHART
-from devtools.docs_gen.generated import replace_sections, table
+from devtools.docs_gen.generated import markdown_table, replace_sections
 from hvd_pods.shared import exit_codes
 from hvdchart.chart_files import read_data
 
@@ -224,7 +224,7 @@ def render_table(source: Node) -> str:
         (f"`{key}`", _type(node), _default(node), node["description"])
         for key, node in _leaves(source, "")
     )
-    return table(("Key", "Type", "Default", "What it does"), rows)
+    return markdown_table(("Key", "Type", "Default", "What it does"), rows)
 
 
 def _leaves(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:

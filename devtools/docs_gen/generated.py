@@ -35,7 +35,7 @@ def replace_sections(
     return text
 
 
-def wrap(text: str) -> str:
+def wrap_text(text: str) -> str:
     """Wrap the paragraphs and list items of Markdown text that are too long for a line.
 
     Tables, headings and code blocks stay as they are.
@@ -59,7 +59,7 @@ def wrap(text: str) -> str:
     return "\n".join(lines)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table of Markdown. Bars in cells are escaped."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells))

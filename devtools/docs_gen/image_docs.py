@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.repository import DOCS, ROOT
-from devtools.docs_gen.generated import replace_sections, table
+from devtools.docs_gen.generated import markdown_table, replace_sections
 from images.builder.catalogue import Image, When, load_catalogue
 from images.builder.content import build_arguments, environment_lines
 from images.builder.sdist import PATCHES
@@ -41,13 +41,13 @@ def parameter_tables(image: Image) -> str:
             values = (value for row in image.combinations for value in row.get(key, ()))
             shown = ", ".join(value for value in dict.fromkeys(values) if value != default)
         rows.append((f"`{key}`", default, shown or "none"))
-    lines = [table(("Parameter", "Default", "Others"), rows)]
+    lines = [markdown_table(("Parameter", "Default", "Others"), rows)]
     # The parameters that have several values in the rows.
     keys = [k for k in image.defaults if len({row.get(k) for row in image.combinations}) > 1]
     if keys:
         lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
         cells = [[", ".join(row.get(key, ["any"])) for key in keys] for row in image.combinations]
-        lines.append(table(keys, cells))
+        lines.append(markdown_table(keys, cells))
     return "\n".join(lines)
 
 
@@ -66,7 +66,7 @@ def results_table(images: Mapping[str, Image]) -> str:
         tested = f"separately, on {results.day}"
         size = f"{results.bytes / 1e9:.2f} GB"
         rows.append((f"`{name}`", tested, str(results.passed), f"{results.gpu}{skipped}", size))
-    return table(("Image", "Tested", "Tests passed", "On a GPU", "Unpacked"), rows)
+    return markdown_table(("Image", "Tested", "Tests passed", "On a GPU", "Unpacked"), rows)
 
 
 def patch_table(images: Mapping[str, Image]) -> str:
@@ -88,7 +88,7 @@ def patch_table(images: Mapping[str, Image]) -> str:
         )
         for patch, names in users.items()
     ]
-    return table(("Patch", "What it does", "In"), rows)
+    return markdown_table(("Patch", "What it does", "In"), rows)
 
 
 def bake_file(images: Mapping[str, Image]) -> str:

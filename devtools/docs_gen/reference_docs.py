@@ -18,7 +18,7 @@ from typer.main import get_command
 
 import hvdchart
 from devtools.common.repository import CHART, DOCS, ROOT
-from devtools.docs_gen.generated import replace_sections, table, wrap
+from devtools.docs_gen.generated import markdown_table, replace_sections, wrap_text
 from devtools.pods.program_copies import POD_PROGRAMS
 from devtools.toolchain.tools import HELM_3, HELM_4, kubernetes_releases, module_version
 from hvd_pods.shared.run_events import BY_REASON, RunEvent
@@ -51,7 +51,7 @@ def command_page() -> str:
     command: Any = get_command(app.app)
     if undescribed := [*_find_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
-    commands = table(
+    commands = markdown_table(
         ("Command", "What it does"),
         (
             (f"`hvdchart {name}`", subcommand.get_short_help_str(limit=120).rstrip("."))
@@ -63,7 +63,7 @@ def command_page() -> str:
         "`dev` and `bench`, which uninstall it. SIGTERM and a closed terminal interrupt each "
         "command in the same way, and the signal then ends it."
     )
-    return wrap(f"{_HEAD}{commands}\n\n## Exit codes\n\n{exit_codes()}\n\n{interrupted}\n")
+    return wrap_text(f"{_HEAD}{commands}\n\n## Exit codes\n\n{exit_codes()}\n\n{interrupted}\n")
 
 
 def _find_undescribed(command: Any, name: str) -> Iterator[str]:
@@ -84,7 +84,7 @@ def exit_codes() -> str:
         first = " ".join((error.__doc__ or "").split()).split(". ")[0].rstrip(".")
         # The general error comes first among several errors with one code.
         rows.setdefault(error.exit_code, first)
-    return table(("Exit code", "Meaning"), sorted(rows.items()))
+    return markdown_table(("Exit code", "Meaning"), sorted(rows.items()))
 
 
 def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
@@ -116,7 +116,7 @@ def exports_of_the_library() -> str:
     if undescribed := [name for name, text in texts.items() if not text]:
         sys.exit(f"no docstring of {', '.join(undescribed)}")
     rows = ((f"`{name}`", " ".join(text.split("\n\n")[0].split())) for name, text in texts.items())
-    return table(("Name", "Meaning"), rows)
+    return markdown_table(("Name", "Meaning"), rows)
 
 
 def pod_table() -> str:
@@ -132,7 +132,7 @@ def pod_table() -> str:
         for sign, entry in entries.items():
             signs.setdefault((entry["remedy"], _what_follows(entry)), []).append(f"`{sign}`")
     rows = ((", ".join(texts), *cells) for cells, texts in signs.items())
-    return table(("Message", "What to do", "The run"), rows)
+    return markdown_table(("Message", "What to do", "The run"), rows)
 
 
 def _what_follows(entry: dict[str, object]) -> str:
@@ -143,7 +143,7 @@ def _what_follows(entry: dict[str, object]) -> str:
     return f"{end} after {seconds} s" if seconds else f"{end} at once"
 
 
-def minors() -> list[str]:
+def kubernetes_minors() -> list[str]:
     """Return the Kubernetes releases that the chart is checked against, such as 1.29, the oldest
     first.
     """
@@ -158,6 +158,7 @@ def versions() -> str:
     images = load_catalogue()
     default, *others = (real.removeprefix("v") for real in kubernetes_releases().values())
     helms = [module_version("tools", module).removeprefix("v") for module in (HELM_4, HELM_3)]
+    minors = kubernetes_minors()
     oldest = chart["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     frameworks = [
         f"{image.framework} {image.versions[image.framework]} (`{name}`)"
@@ -169,7 +170,7 @@ def versions() -> str:
         "Form of the spec": ("`hvdchart/v1`", "every file in `values/`"),
         "Kubernetes": (
             f"{oldest} or newer",
-            f"APIs of {minors()[0]} to {minors()[-1]}; pods in a cluster of {default};"
+            f"APIs of {minors[0]} to {minors[-1]}; pods in a cluster of {default};"
             f" some by `make test-older` in one of {' and '.join(others)}",
         ),
         "Helm": ("4, and 3; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
@@ -181,7 +182,7 @@ def versions() -> str:
         "Horovod": (images["cpu"].versions["horovod"], "in each image"),
         "Frameworks": ("those of the image", ", ".join(frameworks)),
     }
-    return table(("", "Allowed", "Checked"), ((name, *row) for name, row in rows.items()))
+    return markdown_table(("", "Allowed", "Checked"), ((name, *row) for name, row in rows.items()))
 
 
 def generated_texts() -> dict[Path, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.repository import DOCS
-from devtools.docs_gen.generated import replace_sections, table
+from devtools.docs_gen.generated import markdown_table, replace_sections
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec, json_schema
 from hvdchart.spec.yaml_tree import Plain
@@ -45,7 +45,7 @@ def _tables(path: str, schema: dict[str, Any], shown: dict[str, str]) -> Iterato
             place = f"{place}.NAME"
         if "properties" in nested:
             nested_tables.append((place, nested))
-    yield f"{table(('key', 'type', 'default', 'meaning'), rows)}\n"
+    yield f"{markdown_table(('key', 'type', 'default', 'meaning'), rows)}\n"
     for place, nested in nested_tables:
         yield from _tables(place, nested, shown)
 

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from devtools.gpus.install import install
-from devtools.gpus.stages import GROUPS, environment, run
+from devtools.gpus.install import install_wheels
+from devtools.gpus.stages import GROUPS, run_stage, stage_variables
 
 GPU_FIELDS = "name,driver_version,memory.total,compute_cap"
 VERSIONS = """
@@ -37,7 +37,7 @@ def main() -> int:
         parser.error(f"{', '.join(sorted(unknown))}: expected {', '.join(names)}")
     chosen = options.stages or names
     options.out.mkdir(parents=True, exist_ok=True)
-    install(options.out)
+    install_wheels(options.out)
     file = options.out / "figures.json"
     figures = json.loads(file.read_text()) if file.exists() else {"stages": {}}
     figures["machine"] = describe_machine()
@@ -45,7 +45,7 @@ def main() -> int:
     for group in GROUPS:
         together = [stage for stage in group if stage.name in chosen]
         with ThreadPoolExecutor(len(group)) as pool:
-            results = [*pool.map(lambda stage: run(stage, options.out), together)]
+            results = [*pool.map(lambda stage: run_stage(stage, options.out), together)]
         for stage, result in zip(together, results, strict=True):
             figures["stages"][stage.name] = result
             if result["exit"] and not stage.may_fail:
@@ -72,7 +72,7 @@ def describe_machine() -> dict[str, Any]:
 def answer_of(*command: str) -> str:
     """Return the output of a command, or an empty text when it fails."""
     return subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=False
+        command, env=stage_variables(), capture_output=True, text=True, check=False
     ).stdout
 
 

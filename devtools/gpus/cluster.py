@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.repository import EXAMPLES, ROOT
-from devtools.common.waiting import holds
-from devtools.gpus.machine import CACHE, WORK, mounts, prepare, write_image
+from devtools.common.waiting import holds_within
+from devtools.gpus.machine import CACHE, WORK, mounted_folders, prepare_machine, write_image
 from devtools.gpus.pod_scripts import JAX, LOST, METRICS, PROBE, STAYS
-from devtools.gpus.stages import program
+from devtools.gpus.stages import stage_command
 from devtools.localkube import cluster as localkube
 from devtools.localkube import images
-from devtools.localkube.instance import current
+from devtools.localkube.instance import current_instance
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import DEVICE_PLUGINS
 
@@ -74,7 +74,7 @@ def allocatable() -> str:
 
 def start_plugin() -> None:
     """Offer the GPU to the kubelet, until `end_plugin`."""
-    processes = NodeProcesses.read(current())
+    processes = NodeProcesses.read(current_instance())
     if processes is None:
         raise RuntimeError("the local Kubernetes has no file with its processes")
     # Only the node's mount namespace shows the kubelet's socket.
@@ -82,12 +82,12 @@ def start_plugin() -> None:
     log = WORK / "plugin.log"
     with log.open("w") as out:
         process = subprocess.Popen(
-            program("device_plugin", folder), stdout=out, stderr=out, start_new_session=True
+            stage_command("device_plugin", folder), stdout=out, stderr=out, start_new_session=True
         )
     PLUGIN.write_text(str(process.pid))
-    if not holds(lambda: allocatable() not in ("", "0") or process.poll() is not None, 30) or (
-        process.poll() is not None
-    ):
+    if not holds_within(
+        lambda: allocatable() not in ("", "0") or process.poll() is not None, 30
+    ) or (process.poll() is not None):
         raise RuntimeError(f"no nvidia.com/gpu: {log.read_text()}")
 
 
@@ -98,7 +98,7 @@ def end_plugin() -> None:
 
 def values(launch: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return values of a release with one worker, which has the GPU."""
-    places = {f"m{number}": place for number, place in enumerate(mounts())}
+    places = {f"m{number}": place for number, place in enumerate(mounted_folders())}
     return {
         "image": {"repository": "local/machine", "tag": "1"},
         "launch": launch,
@@ -146,7 +146,7 @@ def run(release: str, script: Path, values: dict[str, Any]) -> dict[str, Any]:
     began = time.time()
     seconds = install(release, script, values)
     try:
-        holds(lambda: {"Complete", "Failed"} & {*conditions().split()}, 60)
+        holds_within(lambda: {"Complete", "Failed"} & {*conditions().split()}, 60)
         to_the_end = round(time.time() - began, 1)
         log = master_log(release)
         (WORK / f"{release}.log").write_text(log)
@@ -183,7 +183,7 @@ def look(script: Path) -> dict[str, Any]:
         "metrics": ("exec", "stay", "python3", "-c", METRICS),
     }
     try:
-        holds(lambda: "STAYS" in master_log("stay"), 40)
+        holds_within(lambda: "STAYS" in master_log("stay"), 40)
         # The measurement of the GPU's use covers the last second.
         time.sleep(1.5)
         with ThreadPoolExecutor(len(calls)) as pool:
@@ -233,7 +233,7 @@ def run_all() -> None:
 
 def start() -> None:
     """Start the local Kubernetes with the image and the GPU, and leave it running."""
-    prepare()
+    prepare_machine()
     localkube.up()
     images.load_everywhere(str(write_image()))
     kubectl("create", "namespace", NAMESPACE)
@@ -243,7 +243,7 @@ def start() -> None:
 def main() -> int:
     os.environ["HVD_CACHE"] = str(CACHE)
     os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
-    os.environ["KUBECONFIG"] = str(current().kubeconfig)
+    os.environ["KUBECONFIG"] = str(current_instance().kubeconfig)
     if sys.argv[1] == "start":
         start()
         return 0

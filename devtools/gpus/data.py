@@ -21,7 +21,13 @@ from PIL import Image
 from torchvision import transforms
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from devtools.gpus.training import images, resnet, start, step, tell
+from devtools.gpus.training import (
+    make_resnet,
+    print_result,
+    random_batches,
+    start_horovod,
+    train_step,
+)
 
 BATCH = 256
 STEPS = 50
@@ -186,17 +192,17 @@ class Training:
 
     def __init__(self, files: list[Path]) -> None:
         self.files = files
-        self.model = resnet()
+        self.model = make_resnet()
         self.optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9),
             self.model.named_parameters(),
         )
         self.mean = MEAN.cuda()
         self.deviation = DEVIATION.cuda()
-        self.fixed = images(BATCH)
+        self.fixed = random_batches(BATCH)
 
     def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        step(self.model, self.optimizer, batch)
+        train_step(self.model, self.optimizer, batch)
 
     def train_decoded(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
         # The pictures arrive in the layout channels_last.
@@ -234,7 +240,7 @@ def use_nothing(_batch: object) -> None:
 
 
 def main() -> None:
-    start()
+    start_horovod()
     torch.backends.cudnn.benchmark = True
     folder = tempfile.mkdtemp(prefix="hvd-jpegs-")
     with multiprocessing.get_context("fork").Pool(LOADERS) as pool:
@@ -261,7 +267,7 @@ def main() -> None:
             rates[way].append(measure())
         print(rates, flush=True)
     middle = {way: statistics.median(measured) for way, measured in rates.items()}
-    tell(
+    print_result(
         {
             "images per second": rates,
             "alone": alone,

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from devtools.common.repository import ROOT
-from devtools.gpus.stages import BUNDLE, PREFIX, SITE, environment
+from devtools.gpus.stages import BUNDLE, PREFIX, SITE, stage_variables
 
 SWITCHES = {
     "HOROVOD_GPU": "CUDA",
@@ -24,7 +24,7 @@ SWITCHES = {
 }
 
 
-def install(out: Path) -> None:
+def install_wheels(out: Path) -> None:
     """Install the wheels of the bundle; compile Horovod where none of them fits this PyTorch.
 
     Output goes to files in `out`. Raises subprocess.CalledProcessError when pip or the compiler
@@ -36,7 +36,7 @@ def install(out: Path) -> None:
         subprocess.run([*pip, *sorted(map(str, BUNDLE.glob("**/*.whl")))], check=True)
     test = [sys.executable, "-c", "import horovod.torch"]
     with (out / "import.txt").open("w") as log:
-        tried = subprocess.run(test, env=environment(), stdout=log, stderr=log, check=False)
+        tried = subprocess.run(test, env=stage_variables(), stdout=log, stderr=log, check=False)
     if tried.returncode != 0:
         shutil.rmtree(SITE / "horovod", ignore_errors=True)
         subprocess.run([*pip, str(compile_horovod(out / "compile.txt"))], check=True)
@@ -54,7 +54,12 @@ def compile_horovod(log: Path) -> Path:
     prepare.__globals__["BROUGHT"] = Path(nvcc).resolve().parents[1]
     prepare.__globals__["LINKS"] = work / "links"
     cuda_variables = prepare(ROOT / "images/pytorch-cuda", home=work / "cuda")
-    variables = {**environment(), **cuda_variables, **SWITCHES, "MAKEFLAGS": f"-j{os.cpu_count()}"}
+    variables = {
+        **stage_variables(),
+        **cuda_variables,
+        **SWITCHES,
+        "MAKEFLAGS": f"-j{os.cpu_count()}",
+    }
     if not shutil.which("make"):
         variables["CMAKE_GENERATOR"] = "Ninja"
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
@@ -70,6 +75,6 @@ def compute_capability() -> str:
     """Return the capability of the first GPU in the format of Horovod's build: 90."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     answer = subprocess.run(
-        query, env=environment(), check=True, capture_output=True, text=True
+        query, env=stage_variables(), check=True, capture_output=True, text=True
     ).stdout
     return answer.splitlines()[0].strip().replace(".", "")

@@ -26,7 +26,16 @@ import horovod.torch as hvd
 import keep
 import torch
 
-from devtools.gpus.training import compare, cost, images, milliseconds, resnet, start, step, tell
+from devtools.gpus.training import (
+    compare_ways,
+    make_resnet,
+    median_milliseconds,
+    print_result,
+    random_batches,
+    relative_cost,
+    start_horovod,
+    train_step,
+)
 
 OPTIMIZERS = {
     "SGD with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
@@ -44,7 +53,7 @@ KEPT = f"{keep.FOLDER}-killed"
 
 
 def make(name: str) -> tuple[torch.nn.Module, Any]:
-    model = resnet()
+    model = make_resnet()
     optimizer = OPTIMIZERS[name](model.parameters())
     return model, hvd.DistributedOptimizer(optimizer, model.named_parameters())
 
@@ -60,9 +69,9 @@ def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
 
 def measure(name: str, size: int) -> dict[str, Any]:
     model, optimizer = make(name)
-    batches = images(size)
+    batches = random_batches(size)
     for each in batches:
-        step(model, optimizer, each)
+        train_step(model, optimizer, each)
     state = keep.State(name=f"{name[:3]}-{size}", model=model, optimizer=optimizer)
     state.restore()
     calls: list[float] = []
@@ -74,7 +83,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
 
     def train(every: int) -> None:
         for number in range(BLOCK_STEPS):
-            step(model, optimizer, batches[number % len(batches)])
+            train_step(model, optimizer, batches[number % len(batches)])
             if every and number % every == every - 1:
                 commit()
 
@@ -82,7 +91,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
         commit()
     calls.clear()
     blocks = {"none": 0, "each step": 1, "each tenth step": 10}
-    times = compare(
+    times = compare_ways(
         {way: partial(train, every) for way, every in blocks.items()}, ROUNDS, BLOCK_STEPS
     )
     sizes = [
@@ -92,9 +101,9 @@ def measure(name: str, size: int) -> dict[str, Any]:
     result = {
         "tensors": len(sizes),
         "megabytes": round(sum(sizes) / 1e6, 1),
-        "milliseconds of a step": {way: milliseconds(times[way]) for way in times},
-        "milliseconds of a call": milliseconds(calls),
-        "cost": {way: cost(times[way], times["none"]) for way in times if way != "none"},
+        "milliseconds of a step": {way: median_milliseconds(times[way]) for way in times},
+        "milliseconds of a call": median_milliseconds(calls),
+        "cost": {way: relative_cost(times[way], times["none"]) for way in times if way != "none"},
     }
     print(name, size, result, flush=True)
     return result
@@ -102,9 +111,11 @@ def measure(name: str, size: int) -> dict[str, Any]:
 
 def measure_all() -> None:
     shutil.rmtree(keep.FOLDER, ignore_errors=True)
-    start()
+    start_horovod()
     torch.backends.cudnn.benchmark = True
-    tell({f"{name}, batch {size}": measure(name, size) for name in OPTIMIZERS for size in SIZES})
+    print_result(
+        {f"{name}, batch {size}": measure(name, size) for name in OPTIMIZERS for size in SIZES}
+    )
     shutil.rmtree(keep.FOLDER, ignore_errors=True)
     os._exit(0)
 
@@ -120,7 +131,7 @@ def digest(tree: Any) -> str:
 
 def train(name: str, until: int) -> None:
     """Train to a step, from the kept state. Kill this process there, unless it is the last step."""
-    start()
+    start_horovod()
     torch.use_deterministic_algorithms(True, warn_only=True)
     model, optimizer = make(name)
     state = keep.State(model=model, optimizer=optimizer)
@@ -132,7 +143,7 @@ def train(name: str, until: int) -> None:
         generator = torch.Generator().manual_seed(number)
         x = torch.randn(32, 3, 224, 224, generator=generator).cuda()
         y = torch.randint(0, 1000, (32,), generator=generator).cuda()
-        step(model, optimizer, (x.contiguous(memory_format=torch.channels_last), y))
+        train_step(model, optimizer, (x.contiguous(memory_format=torch.channels_last), y))
         state.commit()
         if number + 1 in (STEPS_BEFORE_KILL, STEPS):
             digests[number + 1] = digest([model.state_dict(), optimizer.state_dict()])

@@ -31,7 +31,7 @@ POD_PREFIX = Path("/opt/hvd-gpu-prefix")
 IMAGE = "docker.io/local/machine:1"
 
 
-def prepare() -> None:
+def prepare_machine() -> None:
     """Put the tools where the project looks for them, and Debian's programs on PATH. Mount cgroups
     and a disk for images.
     """
@@ -73,7 +73,7 @@ def unpack(archive: Path) -> None:
         tar.extractall(WORK, filter="data")
 
 
-def mounts() -> list[str]:
+def mounted_folders() -> list[str]:
     """Return folders of the machine that pods need: the system, and the folders of its Python."""
     python_folder = "/" + Path(sys.executable).parts[1]
     return sorted({"/usr", python_folder, "/opt"} - {"/bin"})
@@ -88,7 +88,7 @@ def write_image() -> Path:
     for name in ("proc", "sys", "dev", "run", "var", "etc", "home", "root", "srv", "mnt", "tmp"):
         (root / name).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
-    for place in mounts():
+    for place in mounted_folders():
         (root / place[1:]).mkdir(exist_ok=True)
     for name in ("bin", "sbin", "lib", "lib64", "lib32"):
         if Path("/", name).is_symlink():

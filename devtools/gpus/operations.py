@@ -20,7 +20,7 @@ import horovod.torch as hvd
 import torch
 from torch import nn
 
-from devtools.gpus.training import seconds_of, start, tell
+from devtools.gpus.training import print_result, seconds_of, start_horovod
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)
@@ -286,7 +286,7 @@ def show_two_ranks(which: str) -> None:
 
 
 def check_all() -> int:
-    start()
+    start_horovod()
     for kind in (*FLOATS, *INTEGERS, *OTHERS):
         label = str(kind).partition(".")[2]
         if kind not in OTHERS:
@@ -316,7 +316,7 @@ def check_all() -> int:
     check("SyncBatchNorm", check_sync_batch_norm)
     check("elastic state", check_elastic_state)
     failed = {name: text for name, text in results.items() if text.startswith("FAILED")}
-    tell(
+    print_result(
         {
             "controller": "MPI" if hvd.mpi_enabled() else "Gloo",
             "nccl": hvd.nccl_built(),

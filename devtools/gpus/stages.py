@@ -46,48 +46,48 @@ class Stage:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def program(name: str, *arguments: str) -> list[str]:
+def stage_command(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"devtools.gpus.{name}", *arguments]
 
 
 OVER_MPI = ("mpirun", "--bind-to", "none", "--oversubscribe", "-np")
 OVER_GLOO = ("horovodrun", "-np", "1", "-H", "localhost:1", "--gloo")
-TWO_RANKS = [*OVER_MPI, "2", *program("operations", "two-ranks")]
+TWO_RANKS = [*OVER_MPI, "2", *stage_command("operations", "two-ranks")]
 # In the order in which they run: no Kubernetes runs during a measurement.
 MEASURED = (
-    Stage("throughput", 110, program("throughput")),
+    Stage("throughput", 110, stage_command("throughput")),
     # Each step waits for the GPU, as in Horovod without this project's patches.
     Stage(
         "throughput-waiting",
         60,
-        program("throughput", "waiting"),
+        stage_command("throughput", "waiting"),
         variables={"HOROVOD_ENABLE_ASYNC_COMPLETION": "0"},
     ),
-    Stage("keep-cost", 100, program("keep_checks", "cost"), variables={"HVD_RUN_ID": "gpu"}),
-    Stage("warm", 80, program("warm")),
-    Stage("data", 100, program("data")),
+    Stage("keep-cost", 100, stage_command("keep_checks", "cost"), variables={"HVD_RUN_ID": "gpu"}),
+    Stage("warm", 80, stage_command("warm")),
+    Stage("data", 100, stage_command("data")),
 )
 CHECKED = (
-    Stage("operations", 90, [*OVER_MPI, "1", *program("operations")]),
-    Stage("operations-gloo", 90, [*OVER_GLOO, *program("operations")]),
+    Stage("operations", 90, [*OVER_MPI, "1", *stage_command("operations")]),
+    Stage("operations-gloo", 90, [*OVER_GLOO, *stage_command("operations")]),
     Stage("two-ranks-same-gpu", 60, [*TWO_RANKS, "same"], may_fail=True),
     Stage("two-ranks-own-gpu", 60, [*TWO_RANKS, "own"], may_fail=True),
     Stage(
         "keep-restored",
         90,
-        program("keep_checks", "restored"),
+        stage_command("keep_checks", "restored"),
         # This setting makes cuBLAS deterministic.
         variables={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     ),
     # This stage leaves the local Kubernetes running for `cluster`.
-    Stage("cluster-start", 100, program("cluster", "start")),
+    Stage("cluster-start", 100, stage_command("cluster", "start")),
 )
-CLUSTER = Stage("cluster", 200, program("cluster", "run"))
+CLUSTER = Stage("cluster", 200, stage_command("cluster", "run"))
 # The stages of a group run at the same time.
 GROUPS = (*((stage,) for stage in MEASURED), CHECKED, (CLUSTER,))
 
 
-def environment() -> dict[str, str]:
+def stage_variables() -> dict[str, str]:
     """Return variables of all stages: the packages of the bundle, this project, and `keep`."""
     paths = [*map(str, (SITE, ROOT, *OF_PODS)), os.environ.get("PYTHONPATH", "")]
     programs = [str(PREFIX / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
@@ -100,12 +100,12 @@ def environment() -> dict[str, str]:
     }
 
 
-def run(stage: Stage, out: Path) -> dict[str, Any]:
+def run_stage(stage: Stage, out: Path) -> dict[str, Any]:
     """Run a stage to its end or its time limit. The last result that it prints counts."""
     began = time.monotonic()
     log = out / f"{stage.name}.txt"
     command = ["timeout", "--kill-after=5", str(stage.seconds), *stage.command]
-    variables = {**environment(), **stage.variables}
+    variables = {**stage_variables(), **stage.variables}
     if stage.command[0] == "mpirun":
         # Stages that run at the same time need separate folders for their sockets.
         folder = PREFIX.parent / stage.name

@@ -14,7 +14,15 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
-from devtools.gpus.training import compare, cost, images, resnet, start, step, tell
+from devtools.gpus.training import (
+    compare_ways,
+    make_resnet,
+    print_result,
+    random_batches,
+    relative_cost,
+    start_horovod,
+    train_step,
+)
 
 STEPS = 10
 ROUNDS = 8
@@ -24,7 +32,7 @@ WAYS = ("plain", "Horovod", "Horovod, float16", "DDP")
 
 def make(way: str) -> tuple[torch.nn.Module, Any]:
     """Return a model and its optimizer, trained in this way."""
-    model = resnet()
+    model = make_resnet()
     optimizer: Any = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=5e-5)
     if way == "DDP":
         return torch.nn.parallel.DistributedDataParallel(model, device_ids=[0]), optimizer
@@ -37,7 +45,7 @@ def make(way: str) -> tuple[torch.nn.Module, Any]:
 
 def main() -> None:
     is_waiting = sys.argv[1:] == ["waiting"]
-    start()
+    start_horovod()
     torch.backends.cudnn.benchmark = True
     torch.distributed.init_process_group(
         "nccl", init_method="tcp://127.0.0.1:29511", rank=0, world_size=1
@@ -45,24 +53,24 @@ def main() -> None:
     ways = {way: make(way) for way in (WAYS[:2] if is_waiting else WAYS)}
     result: dict[str, Any] = {}
     for size in SIZES[:1] if is_waiting else SIZES:
-        batches = images(size)
+        batches = random_batches(size)
 
         def train(way: str, batches: Any = batches) -> None:
             for number in range(STEPS):
-                loss = step(*ways[way], batches[number % len(batches)])
+                loss = train_step(*ways[way], batches[number % len(batches)])
             assert float(loss) == float(loss), f"{way}: the loss is NaN"
 
         blocks = {way: partial(train, way) for way in ways}
-        times = compare(blocks, ROUNDS, STEPS)
+        times = compare_ways(blocks, ROUNDS, STEPS)
         result[f"batch {size}"] = {
             way: {
                 "images per second": round(size / statistics.median(times[way])),
                 "range": [round(size / max(times[way])), round(size / min(times[way]))],
-                "cost beside plain": cost(times[way], times["plain"]),
+                "cost beside plain": relative_cost(times[way], times["plain"]),
             }
             for way in ways
         }
-        tell(result)
+        print_result(result)
     os._exit(0)
 
 

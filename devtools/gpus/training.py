@@ -13,7 +13,7 @@ import horovod.torch as hvd
 import torch
 
 
-def start() -> None:
+def start_horovod() -> None:
     """Start Horovod and select the GPU.
 
     On a single rank, Horovod's optimizer reduces nothing unless other ranks may join.
@@ -23,19 +23,19 @@ def start() -> None:
     os.environ["HOROVOD_ELASTIC"] = "1"
 
 
-def tell(result: dict[str, Any]) -> None:
+def print_result(result: dict[str, Any]) -> None:
     """Print the result of a stage."""
     print("RESULT", json.dumps(result, default=str), flush=True)
 
 
-def resnet() -> torch.nn.Module:
+def make_resnet() -> torch.nn.Module:
     import torchvision
 
     torch.manual_seed(1)
     return torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
 
 
-def images(batch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def random_batches(batch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return three batches of random images and labels on the GPU."""
     batches = []
     for _ in range(3):
@@ -46,7 +46,7 @@ def images(batch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return batches
 
 
-def step(
+def train_step(
     model: torch.nn.Module, optimizer: Any, batch: tuple[torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
     """Run one step with autocast to bfloat16."""
@@ -68,7 +68,7 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compare(
+def compare_ways(
     blocks: Mapping[str, Callable[[], object]], rounds: int, per_block: int
 ) -> dict[str, list[float]]:
     """Return the seconds of each way for one of the `per_block` steps of a block, in turns of both
@@ -83,7 +83,7 @@ def compare(
     return times
 
 
-def cost(times: list[float], base: list[float]) -> dict[str, Any]:
+def relative_cost(times: list[float], base: list[float]) -> dict[str, Any]:
     """Return by how many percent of throughput one way is slower than another, and the range of
     turns.
     """
@@ -94,5 +94,5 @@ def cost(times: list[float], base: list[float]) -> dict[str, Any]:
     }
 
 
-def milliseconds(times: list[float]) -> float:
+def median_milliseconds(times: list[float]) -> float:
     return round(1e3 * statistics.median(times), 2)

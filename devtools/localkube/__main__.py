@@ -10,7 +10,7 @@ import typer
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, show_error
 from devtools.localkube import cluster, images, link
-from devtools.localkube.instance import LAST_NODE, current
+from devtools.localkube.instance import LAST_NODE, current_instance
 from devtools.toolchain import tools
 
 app = typer.Typer(
@@ -43,7 +43,7 @@ def down(
     ] = False,
 ) -> None:
     """Stop the cluster and remove its state. Its images stay for the next start."""
-    name = current().name
+    name = current_instance().name
     stopped = cluster.down(images=remove_images)
     note(f"cluster {name!r} is stopped" if stopped else f"cluster {name!r} was not running")
 
@@ -69,7 +69,7 @@ def shape(
     """Limit the network of each node but the first. A node that is added later has no limit."""
     if off == bool(rate):
         raise typer.BadParameter("give --rate or --off")
-    for node in link.shape(current(), rate):
+    for node in link.shape(current_instance(), rate):
         print(f"{node.node_name}: {rate or 'no limit'}")
 
 
@@ -78,7 +78,7 @@ def status() -> None:
     """Show the cluster's health. The exit status is 0 only when every part is healthy."""
     health = cluster.status()
     if not health.is_running:
-        print(f"cluster {current().name!r} is not running")
+        print(f"cluster {current_instance().name!r} is not running")
     for part in health.parts:
         print(f"{part.name:32} {'healthy' if part.is_healthy else 'BROKEN':8} {part.detail}")
     if not health.is_healthy:
@@ -97,7 +97,7 @@ def load(sources: Annotated[list[str], typer.Argument(metavar="IMAGE...")]) -> N
 @app.command()
 def kubeconfig() -> None:
     """Print the path of the cluster's kubeconfig."""
-    print(current().kubeconfig)
+    print(current_instance().kubeconfig)
 
 
 @app.command()

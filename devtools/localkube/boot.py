@@ -13,12 +13,12 @@ import psutil
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.repository import ROOT
-from devtools.common.ui import console, tail
+from devtools.common.ui import console, last_lines
 from devtools.localkube import cgroups
-from devtools.localkube.health import kubectl, read_status
+from devtools.localkube.health import read_status, run_kubectl
 from devtools.localkube.instance import Instance
-from devtools.localkube.link import connect
-from devtools.localkube.link import remove as remove_link
+from devtools.localkube.link import connect_node
+from devtools.localkube.link import remove_link as remove_link
 from devtools.localkube.node_processes import NodeProcesses, ProcessIdentity
 from devtools.localkube.node_setup import TMPFS_DIRECTORIES
 from devtools.localkube.processes import all_processes
@@ -81,7 +81,7 @@ class Boot:
         init = children[0].pid
         NodeProcesses(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
         cgroups.join_daemons(instance.node_name, roots, [holder.pid, init])
-        connect(instance, init)
+        connect_node(instance, init)
         if holder.stdin:
             with contextlib.suppress(BrokenPipeError), holder.stdin:
                 holder.stdin.write(b"go\n")
@@ -114,7 +114,7 @@ class Boot:
 
     def _wait_for_object(self, kind: str, name: str, condition: str) -> None:
         left = max(1, int(self.deadline - time.monotonic()))
-        kubectl(self.instance, "wait", condition, f"{kind}/{name}", f"--timeout={left}s")
+        run_kubectl(self.instance, "wait", condition, f"{kind}/{name}", f"--timeout={left}s")
 
     def _wait_until_ready(self, name: str) -> None:
         while name not in self.ready:
@@ -129,7 +129,7 @@ class Boot:
                     log = self.instance.logs / f"{process}.log"
                     raise DevtoolsError(
                         f"{process} exited {MAX_PROCESS_EXITS} times ({state['lastExit']}); "
-                        f"{tail(log)}",
+                        f"{last_lines(log)}",
                         "fix what the log names and run `up` again; `down` before that removes the"
                         " cluster's state",
                     )
@@ -145,6 +145,6 @@ class Boot:
                 "the node ended" if ended else f"not ready after {START_TIMEOUT_SECONDS:.0f} s"
             )
             raise DevtoolsError(
-                f"{problem}; {tail(self.log)}",
+                f"{problem}; {last_lines(self.log)}",
                 f"read the other logs in {self.log.parent}, then run `up` again",
             )

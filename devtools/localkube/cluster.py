@@ -17,8 +17,8 @@ from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.localkube import config, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
-from devtools.localkube.health import Health, health, kubectl
-from devtools.localkube.instance import LAST_NODE, Instance, current
+from devtools.localkube.health import Health, read_health, run_kubectl
+from devtools.localkube.instance import LAST_NODE, Instance, current_instance
 from devtools.localkube.node_processes import NodeProcesses, boot_id
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
@@ -46,7 +46,7 @@ def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
     changed since. Raises DevtoolsError before anything is started when the machine cannot run it, a
     program cannot be built, or the cluster is of another Kubernetes than is asked for.
     """
-    instance = instance or current()
+    instance = instance or current_instance()
     preflight.check_machine()
     with _lock(instance):
         _start_first(instance)
@@ -85,7 +85,7 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
 
     Return False when there was nothing to stop or remove. Stop only processes that `up` started.
     """
-    instance = instance or current()
+    instance = instance or current_instance()
     preflight.check_machine()
     with _lock(instance):
         existed = instance.state.exists() or NodeProcesses.is_running(instance)
@@ -99,12 +99,12 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
 
 def status(instance: Instance | None = None) -> Health:
     """Return the health that the components report, including those of other running nodes."""
-    instance = instance or current()
-    whole = health(instance)
+    instance = instance or current_instance()
+    whole = read_health(instance)
     more = [
         replace(part, name=f"node {node.node}: {part.name}")
         for node in instance.others
-        for part in health(node).parts
+        for part in read_health(node).parts
         if part.name not in ("API server", "cluster DNS")
     ]
     return replace(whole, parts=[*whole.parts, *more])
@@ -117,7 +117,7 @@ def add_node(instance: Instance | None = None, number: int | None = None) -> Ins
     The node has its own processes, network and images. A healthy node is not changed. A node that
     crashed starts empty. Raises DevtoolsError when the cluster does not run or has all its nodes.
     """
-    first = instance or current()
+    first = instance or current_instance()
     preflight.check_machine()
     with _lock(first):
         if not _is_healthy(first) or not _state_is_current(first):
@@ -148,7 +148,7 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
 
     The node's images stay. Return None when there was no such node.
     """
-    first = instance or current()
+    first = instance or current_instance()
     preflight.check_machine()
     with _lock(first):
         instances = [n for n in first.others if n.state.exists() and number in (None, n.node)]
@@ -184,7 +184,7 @@ def _is_healthy(node: Instance) -> bool:
         wait=wait_fixed(HEALTH_POLL_INTERVAL_SECONDS),
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
     )
-    return attempts(health, node).is_healthy
+    return attempts(read_health, node).is_healthy
 
 
 def _remove_node(node: Instance) -> None:
@@ -196,7 +196,7 @@ def _remove_node(node: Instance) -> None:
 
 def _forget_node(node: Instance) -> None:
     """Delete the node's object; Kubernetes then deletes the pods of the node."""
-    kubectl(node.first, "delete", "node", node.node_name, "--ignore-not-found")
+    run_kubectl(node.first, "delete", "node", node.node_name, "--ignore-not-found")
 
 
 def _lock(instance: Instance) -> AbstractContextManager[None]:

@@ -38,7 +38,7 @@ class Health:
         return self.is_running and all(part.is_healthy for part in self.parts)
 
 
-def kubectl(instance: Instance, *arguments: str) -> str:
+def run_kubectl(instance: Instance, *arguments: str) -> str:
     """Run kubectl with this cluster's kubeconfig and return its output.
 
     Raises DevtoolsError, with what kubectl says, when it fails.
@@ -49,7 +49,7 @@ def kubectl(instance: Instance, *arguments: str) -> str:
     )
 
 
-def health(instance: Instance) -> Health:
+def read_health(instance: Instance) -> Health:
     """Query the components without changing them. This takes at most some seconds."""
     if not NodeProcesses.is_running(instance):
         return Health(is_running=False)
@@ -97,7 +97,7 @@ def _check_url(instance: Instance, name: str, url: str) -> Part:
 def _check_node(instance: Instance) -> Part:
     name = instance.node_name
     try:
-        node = json.loads(kubectl(instance, "get", "node", name, "--output=json"))
+        node = json.loads(run_kubectl(instance, "get", "node", name, "--output=json"))
     except DevtoolsError as error:
         return Part("node", is_healthy=False, detail=error.problem)
     ready = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-from devtools.localkube.instance import Instance, current
+from devtools.localkube.instance import Instance, current_instance
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.oci import write_pushed
 from devtools.localkube.processes import ctr_command
@@ -71,7 +71,7 @@ def full_name(reference: str) -> str:
     return reference if ":" in last or "@" in last else f"{reference}:latest"
 
 
-def load(source: str | Path, instance: Instance | None = None) -> list[LoadedImage]:
+def load_images(source: str | Path, instance: Instance | None = None) -> list[LoadedImage]:
     """Load an OCI or docker archive (a path), or an image from Buildah's, Podman's or Docker's
     storage.
 
@@ -79,7 +79,7 @@ def load(source: str | Path, instance: Instance | None = None) -> list[LoadedIma
     only the missing layers are sent when they are fewer than half of all.
     Raises DevtoolsError when the source is neither, or the cluster is not running.
     """
-    instance = instance or current()
+    instance = instance or current_instance()
     if not instance.containerd_socket.exists():
         raise DevtoolsError(
             f"cluster {instance.name!r} is not running", "start it: python -m devtools.localkube up"
@@ -87,7 +87,7 @@ def load(source: str | Path, instance: Instance | None = None) -> list[LoadedIma
     path = Path(source)
     if path.is_file():
         return _load_archive(instance, path)
-    return [_load_from_builder(instance, find(str(source)))]
+    return [_load_from_builder(instance, find_builder_image(str(source)))]
 
 
 def load_everywhere(source: str) -> list[LoadedImage]:
@@ -95,12 +95,12 @@ def load_everywhere(source: str) -> list[LoadedImage]:
 
     Each node has its own store. Return the images of all nodes, the first node's first.
     """
-    first = current()
+    first = current_instance()
     nodes = [first, *filter(NodeProcesses.is_running, first.others)]
-    return [image for node in nodes for image in load(source, node)]
+    return [image for node in nodes for image in load_images(source, node)]
 
 
-def find(reference: str) -> BuilderImage:
+def find_builder_image(reference: str) -> BuilderImage:
     """Search Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has it."""
     asked = []
     for builder in filter(shutil.which, ("buildah", "podman", "docker")):

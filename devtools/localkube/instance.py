@@ -171,7 +171,7 @@ class Instance:
         return self.state / "resolv.conf"
 
 
-def current() -> Instance:
+def current_instance() -> Instance:
     """Return the cluster that $LOCALKUBE_NAME names (default: hvd).
 
     Raises DevtoolsError for a name that no network interface can have.

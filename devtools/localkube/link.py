@@ -16,7 +16,7 @@ BURST = "128kb"
 MAX_QUEUE_TIME = "20ms"
 
 
-def inside(instance: Instance) -> list[str]:
+def network_prefix(instance: Instance) -> list[str]:
     """Return the prefix of a command that runs it in the node's network.
 
     Raises DevtoolsError when the node does not run.
@@ -29,7 +29,7 @@ def inside(instance: Instance) -> list[str]:
     return ["nsenter", f"--net=/proc/{processes.init.pid}/ns/net"]
 
 
-def connect(instance: Instance, init: int) -> None:
+def connect_node(instance: Instance, init: int) -> None:
     """Create the pair and set up its other end; the node sets up its own. init: its process 1."""
     link = instance.link
     node_ip = str(instance.node_ip)
@@ -44,7 +44,7 @@ def connect(instance: Instance, init: int) -> None:
     _ip(instance, "route", "add", str(behind), "via", node_ip)
 
 
-def remove(instance: Instance) -> None:
+def remove_link(instance: Instance) -> None:
     """Remove the pair if it exists: the kernel removes it some time after the node ends."""
     try:
         command = [*_other_end(instance), "ip", "link", "delete", instance.link]
@@ -71,14 +71,14 @@ def shape(first: Instance, rate: str | None) -> list[Instance]:
     )
     remedy = "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
     for node in nodes:
-        for place, end in ((_other_end(node), node.link), (inside(node), NODE_INTERFACE)):
+        for place, end in ((_other_end(node), node.link), (network_prefix(node), NODE_INTERFACE)):
             command = [*place, "tc", "qdisc", "replace", "dev", end, "root", *queue]
             read_output(command, remedy=remedy)
     return nodes
 
 
 def _other_end(instance: Instance) -> list[str]:
-    return [] if instance.node == 1 else inside(instance.first)
+    return [] if instance.node == 1 else network_prefix(instance.first)
 
 
 def _ip(instance: Instance, *arguments: str) -> None:

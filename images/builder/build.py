@@ -16,7 +16,7 @@ from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from images.builder.base import base_of
 from images.builder.build_engines import Build, Engine, choose_engine
-from images.builder.catalogue import FILE, Image, find, load_catalogue
+from images.builder.catalogue import FILE, Image, find_image, load_catalogue
 from images.builder.content import (
     build_arguments,
     compiled_in,
@@ -46,7 +46,7 @@ class BuiltImage:
     engine: Engine
 
 
-def build(
+def build_image(
     name: str,
     tags: Sequence[str] = (),
     overrides: Mapping[str, str] | None = None,
@@ -63,7 +63,7 @@ def build(
     and a machine that the image is not built for; and if a build fails.
     """
     images = load_catalogue(overrides, versions, target=name, allows_untested=allows_untested)
-    image = find(images, name)
+    image = find_image(images, name)
     chain = [image]
     while chain[0].parent is not None:
         chain.insert(0, images[chain[0].parent])
@@ -72,7 +72,7 @@ def build(
         refuse_stale_locks(member)
         write_missing_locks(member)
         if compiled_in(member).get("suite") != member.suite:
-            wheel(member.name, compiled_in(member), versions)
+            horovod_wheel(member.name, compiled_in(member), versions)
     logs = cache_dir() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     engine = choose_engine(logs / f"image-{name}.log")
@@ -84,13 +84,15 @@ def build(
     return BuiltImage(image.reference, base_key, engine)
 
 
-def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path = FILE) -> Path:
+def horovod_wheel(
+    name: str, overrides: Mapping[str, str] | None = None, versions: Path = FILE
+) -> Path:
     """Return the Horovod wheel of an image.
 
     If it does not exist, a build of the image compiles it. Raises DevtoolsError for an image whose
     wheel works nowhere else.
     """
-    image = find(load_catalogue(overrides, versions, target=name), name)
+    image = find_image(load_catalogue(overrides, versions, target=name), name)
     if not is_portable(image):
         raise DevtoolsError(
             f"{name}: its Horovod is linked with the image's own MPI and works nowhere else",
@@ -98,17 +100,17 @@ def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path 
         )
     folder = _make_wheel_folder(image)
     if not any(folder.iterdir()):
-        build(name, overrides=compiled_in(image), versions=versions)
+        build_image(name, overrides=compiled_in(image), versions=versions)
     (file,) = folder.iterdir()
     return file
 
 
-def archive(name: str) -> Path:
+def image_archive(name: str) -> Path:
     """Return a docker-archive of the image, written once for each content.
 
     In it, the image has the name that Kubernetes gives to an image without a registry.
     """
-    built = build(name)
+    built = build_image(name)
     repository = built.reference.partition(":")[0]
     folder = cache_dir() / "images"
     target = folder / f"{repository}-{built.key}.tar"

@@ -16,7 +16,7 @@ from typing import ClassVar
 from devtools.common.apt import install_packages
 from devtools.common.commands import run_logged
 from devtools.common.errors import DevtoolsError
-from devtools.common.ui import tail
+from devtools.common.ui import last_lines
 from hvdchart.image.engines import choose_engine as working_engine
 from hvdchart.image.engines import runtime_options, working_engines
 
@@ -160,7 +160,7 @@ class Docker(Engine):
         container = self._answer("create", image)
         if container is None:
             raise DevtoolsError(
-                f"`docker create {image}` failed; {tail(self.log)}", "repair Docker"
+                f"`docker create {image}` failed; {last_lines(self.log)}", "repair Docker"
             )
         try:
             self._run("cp", f"{container}:{path}", str(folder))

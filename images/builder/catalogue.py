@@ -16,7 +16,7 @@ from devtools.common.repository import ROOT
 from images.builder.parameters import (
     ParameterOption,
     Row,
-    choose,
+    choose_parameters,
     read_option,
     read_rows,
     read_words,
@@ -142,7 +142,7 @@ def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
     return chain
 
 
-def find(images: Mapping[str, Image], name: str) -> Image:
+def find_image(images: Mapping[str, Image], name: str) -> Image:
     """Return the image of this name.
 
     Raises DevtoolsError, which lists the images, if there is none.
@@ -260,7 +260,9 @@ class _Source:
             if key in defaults
         }
         combinations = rows if listed else ()
-        chosen = choose(name, defaults, combinations, wanted, allows_untested=self.allows_untested)
+        chosen = choose_parameters(
+            name, defaults, combinations, wanted, allows_untested=self.allows_untested
+        )
         return _Parameters(options, combinations, defaults, chosen)
 
     def _base(self, place: str, suite: str | None) -> str:

@@ -13,7 +13,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.ui import show_error
 from hvdchart.errors import HvdchartError
 from images.builder import build as builder
-from images.builder.catalogue import find, load_catalogue
+from images.builder.catalogue import find_image, load_catalogue
 from images.builder.requirements_lock import write_locks
 from images.builder.sdist import write_sdist
 from images.builder.separate_tests import build_and_test, describe_tests
@@ -46,7 +46,7 @@ def list_images() -> None:
 @app.command()
 def ref(name: Name, set_: Set = None) -> None:
     """Print an image's reference."""
-    typer.echo(find(load_catalogue(_settings(set_), target=name), name).reference)
+    typer.echo(find_image(load_catalogue(_settings(set_), target=name), name).reference)
 
 
 @app.command()
@@ -56,7 +56,7 @@ def build(
     set_: Set = None,
 ) -> None:
     """Build an image and its parents, unless they are here already; print its reference."""
-    typer.echo(builder.build(name, tag or (), _settings(set_)).reference)
+    typer.echo(builder.build_image(name, tag or (), _settings(set_)).reference)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def wheel(name: Name, set_: Set = None) -> None:
     """Print the path of an image's Horovod wheel, which is compiled when needed. It works wherever
     its framework is installed.
     """
-    typer.echo(builder.wheel(name, _settings(set_)))
+    typer.echo(builder.horovod_wheel(name, _settings(set_)))
 
 
 @app.command()
@@ -86,7 +86,7 @@ def test(name: Name) -> None:
 @app.command()
 def lock(name: Name, set_: Set = None) -> None:
     """Write an image's hash-locked requirements from its .in files and versions.yaml."""
-    for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):
+    for path in write_locks(find_image(load_catalogue(_settings(set_), target=name), name)):
         typer.echo(path)
 
 

@@ -37,7 +37,7 @@ class ParameterOption:
         return ",".join(word for word in self.words if word in asked)
 
 
-def choose(
+def choose_parameters(
     name: str,
     defaults: Mapping[str, str],
     rows: Sequence[Row],
@@ -123,7 +123,7 @@ def read_words(place: str, value: object) -> tuple[str, ...]:
     return tuple(values)
 
 
-def select(text: str, parameters: Mapping[str, str]) -> str | None:
+def apply_condition(text: str, parameters: Mapping[str, str]) -> str | None:
     """Return `text` without the condition ` if KEY=VALUE` at its end; None if that is false.
 
     Raises DevtoolsError if KEY is not a parameter.

@@ -16,7 +16,7 @@ from devtools.common.ui import step
 from hvdchart.files import write_atomically
 from images.builder.catalogue import Image, Lock
 from images.builder.mirror_settings import index_options
-from images.builder.parameters import select
+from images.builder.parameters import apply_condition
 
 # tf-keras asks for this package, which TensorFlow for CPUs is not by name.
 _NO_TENSORFLOW = "tensorflow; sys_platform == 'never'\n"
@@ -34,7 +34,7 @@ def fill_in_parameters(source: Path, parameters: Mapping[str, str]) -> str:
     unknown name.
     """
     try:
-        lines = [select(line, parameters) for line in source.read_text().splitlines()]
+        lines = [apply_condition(line, parameters) for line in source.read_text().splitlines()]
         text = "\n".join(line for line in lines if line is not None) + "\n"
         return _Pinned(text).substitute(parameters)
     except (KeyError, ValueError) as error:

@@ -19,9 +19,9 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.repository import ROOT
 from devtools.common.ui import note
 from hvdchart.image.engines import run_in
-from images.builder.build import BuiltImage, build
+from images.builder.build import BuiltImage, build_image
 from images.builder.build_engines import Engine
-from images.builder.catalogue import Image, When, find, load_catalogue
+from images.builder.catalogue import Image, When, find_image, load_catalogue
 from images.builder.content import content_of, has_patch
 
 FILE = "test-results.yaml"
@@ -90,16 +90,16 @@ def build_and_test(name: str) -> Path:
     Raises DevtoolsError if a test fails, and for an image that is tested in every run.
     """
     images = load_catalogue()
-    image = find(images, name)
+    image = find_image(images, name)
     if image.tested is When.ALWAYS:
         raise DevtoolsError(f"every run of the tests tests {name}", "make test")
     content = content_of(image, images)
-    built = build(name)
+    built = build_image(name)
     gpu = gpu_for(built.engine)
     note(f"running the tests of {name} in it")
     passed, needed_gpu = run_tests(name, tests_of(image))
     again = load_catalogue()
-    if content_of(find(again, name), again) != content:
+    if content_of(find_image(again, name), again) != content:
         raise DevtoolsError(f"{name} was changed while it was being tested", "test it again")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     results = Results(

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from devtools.common.waiting import wait_until
-from devtools.docs_gen.generated import table
+from devtools.docs_gen.generated import markdown_table
 from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
 from tests.bench.farm import MOST_HOSTS, NETWORK, PORT, Farm, start_farm
@@ -107,7 +107,7 @@ def phase_table(measured: Mapping[int, Figures]) -> str:
     for size, figures in measured.items():
         least = max(0, size - STOCK_BURST) / STOCK_RATE
         rows.append((size, *(f"{figures[name]:.1f}" for name in PHASES), f"{least:.0f}"))
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def launch_table(measured: Mapping[int, Figures]) -> str:
@@ -117,7 +117,7 @@ def launch_table(measured: Mapping[int, Figures]) -> str:
         for size, figures in measured.items()
         if "known" in figures
     ]
-    return table((f"Hosts, {MPI}", *LAUNCH.values()), rows)
+    return markdown_table((f"Hosts, {MPI}", *LAUNCH.values()), rows)
 
 
 def rendered(hosts: int) -> list[Manifest]:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.repository import DOCS
-from devtools.common.waiting import holds
+from devtools.common.waiting import holds_within
 from tests.bench import fault_figures as figures
 from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
 from tests.bench.curves import draw
@@ -105,7 +105,7 @@ class Run(Training):
         new = self.folder / "end.new"
         new.write_text(str(self.steps()[-1].step + AHEAD))
         new.rename(self.folder / "end")
-        if not holds(lambda: self.lines("result"), figures.LIMIT):
+        if not holds_within(lambda: self.lines("result"), figures.LIMIT):
             return False
         return bool(self.lines("result")[-1]["equal"])
 
@@ -134,7 +134,7 @@ def disturb(run: Run, name: str) -> figures.Outcome:
     at = time.time()
     back = float("inf")
     with FAULTS[name](run):
-        holds(lambda: run.starts() - before, LASTS)
+        holds_within(lambda: run.starts() - before, LASTS)
     if name in LASTING:
         back = time.time()
 
@@ -142,7 +142,7 @@ def disturb(run: Run, name: str) -> figures.Outcome:
         steps = [step for step in run.steps() if step.start not in before or step.at > back]
         return len(steps) >= storm.BETWEEN
 
-    if not holds(trains, figures.LIMIT):
+    if not holds_within(trains, figures.LIMIT):
         return figures.Outcome(None, 0)
     return figures.pause(run.steps(), at)
 

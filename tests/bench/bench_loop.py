@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from devtools.docs_gen.generated import table
+from devtools.docs_gen.generated import markdown_table
 from devtools.toolchain.tools import tool
 from tests.bench.contestants import NAME, bench_namespace
 from tests.bench.report import as_range, publish
@@ -101,7 +101,9 @@ def main() -> None:
     with bench_namespace() as namespace:
         saves = save_in_turns(namespace, turns)
     row = ("from the saved script to the last rank's first allreduce", as_range(saves))
-    publish("bench-loop", "performance.md", turns, {"saves": saves}, table(("", "s"), [row]))
+    publish(
+        "bench-loop", "performance.md", turns, {"saves": saves}, markdown_table(("", "s"), [row])
+    )
 
 
 if __name__ == "__main__":

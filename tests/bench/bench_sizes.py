@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from devtools.common.waiting import holds, wait_until
-from devtools.docs_gen.generated import table
+from devtools.common.waiting import holds_within, wait_until
+from devtools.docs_gen.generated import markdown_table
 from devtools.toolchain.tools import TRAINER, module_folder
 from tests.bench.contestants import NAME, Chart, Contestant, bench_namespace, in_turns
 from tests.bench.fault_figures import Outcome, pause
@@ -164,7 +164,7 @@ def change(folder: Path, size: int, make: Callable[[], object]) -> Outcome:
         following = [step for step in read_steps(folder) if step.at > at]
         return sum(step.size == size for step in following) >= BETWEEN
 
-    if not holds(trains, LIMIT):
+    if not holds_within(trains, LIMIT):
         return Outcome(None, 0)
     steps = read_steps(folder)
     assert all(step.right for step in steps), "the weights are wrong"
@@ -215,7 +215,9 @@ def sizes_table(measured: Mapping[str, Sequence[Mapping[str, Outcome]]]) -> str:
         (name, *(as_cell([turn[change] for turn in turns]) for change in ("shrunk", "grown")))
         for name, turns in measured.items()
     ]
-    return table(("Without a step, and steps made again", "2 to 1 worker", "1 to 2 workers"), rows)
+    return markdown_table(
+        ("Without a step, and steps made again", "2 to 1 worker", "1 to 2 workers"), rows
+    )
 
 
 def main() -> None:

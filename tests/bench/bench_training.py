@@ -32,10 +32,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from devtools.docs_gen.generated import table
+from devtools.docs_gen.generated import markdown_table
 from hvd_pods.rank.fusion import BY_RANKS, choose
 from hvd_pods.shared.threads import YIELD, plan_cycle
-from images.builder.build import build
+from images.builder.build import build_image
 from tests.bench import contestants
 from tests.bench.report import as_share, publish, verdict
 from tests.support.in_image.sandbox import (
@@ -221,12 +221,12 @@ def main() -> None:
         figures = {}
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvd-bench-"))
-            inside = stack.enter_context(sandbox(build("examples"), Path(folder) / "output"))
+            inside = stack.enter_context(sandbox(build_image("examples"), Path(folder) / "output"))
             for comparison in comparisons(inside, stack):
                 speeds = comparison.measure(options.turns)
                 figures[comparison.title] = speeds
                 rows += comparison.rows(speeds)
-        text = table(("", "images/s", "of the first one", "goal"), rows)
+        text = markdown_table(("", "images/s", "of the first one", "goal"), rows)
         name = f"bench-training {part}"
         publish(name, "performance.md", options.turns, figures, text)
 

@@ -20,8 +20,8 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.localkube import cluster
-from devtools.localkube.images import load
-from images.builder.build import build
+from devtools.localkube.images import load_images
+from images.builder.build import build_image
 from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS
 from tests.support.namespace import Namespace, Values
@@ -191,8 +191,8 @@ def bench_namespace(
 ) -> Iterator[Namespace]:
     """A namespace of its own on the local cluster, which has the image of all contestants then."""
     kubeconfig = cluster.up()
-    image = build(name, overrides=overrides)
-    load(image.reference)
+    image = build_image(name, overrides=overrides)
+    load_images(image.reference)
     namespace = Namespace("hvd-bench", kubeconfig, image.reference)
     namespace.kubectl("create", "namespace", namespace.name)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
-from devtools.docs_gen.generated import table
+from devtools.docs_gen.generated import markdown_table
 from tests.bench.report import as_range
 from tests.faults.training import Step
 
@@ -114,7 +114,7 @@ def start_table(measured: Mapping[str, Any]) -> str:
         step = (f"{1000 * calm['step']:.1f}", calm["pods"]) if calm else ("", "")
         rows.append((each["name"], began, beyond, *step))
     head = ("", "Start to the first allreduce, s", "beyond the import, s", "a step, ms", "pods")
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def fault_tables(measured: Mapping[str, Any]) -> str:
@@ -135,8 +135,8 @@ def fault_tables(measured: Mapping[str, Any]) -> str:
         )
         for each, of in zip(done, faults, strict=True)
     ]
-    first = table(("Seconds without a step (steps made again)", *made), cost)
-    return f"{first}\n\n{table(('The cause is named', *made), causes)}"
+    first = markdown_table(("Seconds without a step (steps made again)", *made), cost)
+    return f"{first}\n\n{markdown_table(('The cause is named', *made), causes)}"
 
 
 def longest(storm: Mapping[str, Any]) -> str:
@@ -168,7 +168,7 @@ def selection_table(measured: Mapping[str, Any]) -> str:
         "Effective training time in a storm of faults, %",
         "Longest pause, s",
     )
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def storm_table(measured: Mapping[str, Any]) -> str:
@@ -198,7 +198,7 @@ def storm_table(measured: Mapping[str, Any]) -> str:
         "steps made again",
         "weights right",
     )
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def sources(measured: Mapping[str, Any]) -> str:

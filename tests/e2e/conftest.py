@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.localkube.images import load
-from images.builder.build import build
+from devtools.localkube.images import load_images
+from images.builder.build import build_image
 from tests.support.images import in_cluster
 from tests.support.namespace import Namespace, image_values
 
@@ -58,6 +58,6 @@ def wheels_image(kubeconfig: Path) -> dict[str, str]:
 
 def _loaded(name: str) -> str:
     versions = Path(__file__).with_name("images") / "versions.yaml"
-    reference = build(name, versions=versions).reference
-    load(reference)
+    reference = build_image(name, versions=versions).reference
+    load_images(reference)
     return reference

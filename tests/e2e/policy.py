@@ -6,17 +6,17 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from devtools.localkube.instance import current
-from devtools.localkube.link import inside
+from devtools.localkube.instance import current_instance
+from devtools.localkube.link import network_prefix
 from devtools.toolchain.tools import tool
 
 
 @contextmanager
 def enforcing() -> Iterator[None]:
     """While inside, every new connection between pods of the local cluster is judged."""
-    instance = current()
+    instance = current_instance()
     command = [
-        *inside(instance),
+        *network_prefix(instance),
         str(tool("policy")),
         str(instance.kubeconfig),
         instance.node_name,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.repository import ROOT
-from devtools.localkube.instance import current
+from devtools.localkube.instance import current_instance
 from tests.support.namespace import Namespace
 
 
@@ -41,7 +41,7 @@ class Demo:
 
 def uids(in_demo: Namespace) -> tuple[str, str]:
     namespace = in_demo.get("namespace", in_demo.name)["metadata"]["uid"]
-    node = in_demo.get("node", current().node_name)["metadata"]["uid"]
+    node = in_demo.get("node", current_instance().node_name)["metadata"]["uid"]
     return namespace, node
 
 

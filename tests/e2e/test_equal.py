@@ -44,11 +44,11 @@ def values(workers: int, slots: int) -> Values:
 def on_the_bare_machine(folder: Path) -> dict[str, Any]:
     """Two ranks in the root file system of the examples, without Kubernetes."""
     # Here, so that collecting the tests needs nothing that builds an image.
-    from images.builder.build import build
+    from images.builder.build import build_image
     from tests.support.in_image.sandbox import TWO_RANKS, sandbox
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    with sandbox(build("examples"), folder) as inside:
+    with sandbox(build_image("examples"), folder) as inside:
         return read_result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
-from devtools.localkube.instance import current
+from devtools.localkube.instance import current_instance
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from tests.e2e.command import ask, here, hvdchart, write_spec
@@ -151,7 +151,7 @@ def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
 
 def test_discover_writes_a_spec_of_the_clusters_nodes(namespace: Namespace) -> None:
     # Other tests create nodes.
-    name = current().node_name
+    name = current_instance().node_name
     done = hvdchart(namespace, "discover", "--selector", f"kubernetes.io/hostname={name}")
     assert name in done.stdout
     spec = parse_spec(done.stdout.encode())

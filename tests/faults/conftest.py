@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devtools.localkube import cluster
-from devtools.localkube.images import load
+from devtools.localkube.images import load_images
 from devtools.localkube.instance import Instance
 from tests.faults.report import PROPERTY, Row
 from tests.faults.training import Place, Training
@@ -52,5 +52,5 @@ def removed_node() -> Iterator[None]:
 def second_node(examples_image: str, removed_node: None) -> Instance:
     """A second node of the cluster, with the image."""
     second = cluster.add_node(number=2)
-    load(examples_image, second)
+    load_images(examples_image, second)
     return second

@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
-from devtools.localkube.instance import Instance, current
-from devtools.localkube.link import inside
+from devtools.localkube.instance import Instance, current_instance
+from devtools.localkube.link import network_prefix
 from devtools.localkube.node_processes import NodeProcesses
 from tests.support.localkube import Cluster, number_inside
 
@@ -50,7 +50,7 @@ def find_process(pod: Pod, number: int = 0, command: str = "") -> psutil.Process
 @contextmanager
 def paused(component: str) -> Iterator[None]:
     """While inside, a component of the control plane is there and does not answer."""
-    process = Cluster(current()).host_process(component)
+    process = Cluster(current_instance()).host_process(component)
     process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -61,7 +61,7 @@ def paused(component: str) -> Iterator[None]:
 @contextmanager
 def cut_off(pod: Pod, instance: Instance | None = None) -> Iterator[None]:
     """While inside, packets between a pod and all others vanish. The kubelet still reaches it."""
-    instance = instance or current()
+    instance = instance or current_instance()
     address = pod["status"]["podIP"]
     table = f"fault-{pod['metadata']['uid'][:8]}"
     rules = f"""
@@ -82,7 +82,7 @@ def cut_off(pod: Pod, instance: Instance | None = None) -> Iterator[None]:
 
 def run_inside(instance: Instance, *command: str, input: str | None = None) -> None:
     """Run a program in the node's network. Raises CalledProcessError when it fails."""
-    subprocess.run([*inside(instance), *command], check=True, input=input, text=True)
+    subprocess.run([*network_prefix(instance), *command], check=True, input=input, text=True)
 
 
 def cut_power(node: Instance) -> None:
@@ -94,7 +94,7 @@ def cut_power(node: Instance) -> None:
 
 def restart_runtime() -> None:
     """Kill containerd, which the node starts again."""
-    Cluster(current()).host_process("containerd").kill()
+    Cluster(current_instance()).host_process("containerd").kill()
 
 
 def after(seconds: float, action: Any) -> threading.Timer:

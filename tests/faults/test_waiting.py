@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from devtools.localkube.instance import current
+from devtools.localkube.instance import current_instance
 from tests.faults.node import after
 from tests.faults.stale_dns import stale_dns
 from tests.faults.training import Training
@@ -22,7 +22,7 @@ LATE = 30.0
 @pytest.mark.fault("worker 30 s late")
 def test_late_worker(training: Training) -> None:
     namespace = training.namespace
-    node = current().node_name
+    node = current_instance().node_name
     label = f"{namespace.name[-8:]}/late"
     groups = [{"name": "a", "number": 1}, {"name": "b", "number": 1, "nodeSelector": {label: "no"}}]
     training.install(STEPS, workerGroups=groups)
@@ -51,7 +51,7 @@ WITHOUT_ACCOUNT: Values = {"serviceAccount": {"create": False}, "cleanup": "Neve
 )
 def test_stale_dns(training: Training, values: Values) -> None:
     """The master finds its workers in DNS only where it may not read EndpointSlices."""
-    node = current()
+    node = current_instance()
     with stale_dns(str(node.gateway_ip), str(node.control_ip)) as dns:
         domain = f"{training.namespace.name}.svc.cluster.local"
         servers = {"nameservers": [str(node.gateway_ip)], "searches": [domain]}

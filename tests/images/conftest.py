@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from images.builder import catalogue
-from images.builder.build import build
+from images.builder.build import build_image
 from images.builder.catalogue import Image, When
 from images.builder.content import has_patch
 from images.builder.separate_tests import NEEDS_GPU, SEPARATE, gpu_for
@@ -66,7 +66,7 @@ def sandboxes(
         def open_sandbox(name: str) -> Sandbox:
             folder = tmp_path_factory.mktemp(name) / "output"
             others = settings if name == "cpu" else {}
-            built = build(name, overrides=others, allows_untested=bool(others))
+            built = build_image(name, overrides=others, allows_untested=bool(others))
             return opened.enter_context(sandbox(built, folder))
 
         yield open_sandbox

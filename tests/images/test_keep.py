@@ -12,7 +12,7 @@ import pytest
 
 from devtools.common.repository import ROOT
 from hvd_pods.library import keep
-from images.builder.build import build
+from images.builder.build import build_image
 from tests.images.sandboxes import EACH_KERAS, Sandboxes, put
 from tests.support.in_image.sandbox import (
     TWO_RANKS,
@@ -219,7 +219,7 @@ def test_what_changes_between_two_commits_is_kept(sandboxes: Sandboxes) -> None:
 
 
 def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
-    wheels = build("wheels", versions=OTHER_IMAGES)
+    wheels = build_image("wheels", versions=OTHER_IMAGES)
     with open_sandbox(wheels, tmp_path / "output") as sandbox:
         make_open_folder(sandbox.folder / "kept")
         shutil.copytree(KEEP, sandbox.folder / "keep")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.plan import rules
-from images.builder.build import BuiltImage, build
+from images.builder.build import BuiltImage, build_image
 from tests.images.slimmed import KERAS_3
 from tests.support.in_image.sandbox import Sandbox
 
@@ -54,14 +54,14 @@ def built(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> BuiltImage:
 
 
 def test_second_build_builds_nothing(built: BuiltImage) -> None:
-    assert build("cpu").key == built.key
+    assert build_image("cpu").key == built.key
 
 
 def test_earlier_build_is_kept_when_another_state_of_the_tree_got_the_reference(
     built: BuiltImage,
 ) -> None:
     built.engine.remove(built.reference)
-    assert build("cpu").key == built.key
+    assert build_image("cpu").key == built.key
 
 
 TRAIN = """

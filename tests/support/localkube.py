@@ -90,7 +90,7 @@ class Cluster:
         return pytest.fail(f"{component} (process {wanted} in the node) does not run")
 
     def is_healthy(self) -> bool:
-        return health.health(self.instance).is_healthy
+        return health.read_health(self.instance).is_healthy
 
 
 def number_inside(process: psutil.Process) -> int:

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from devtools.common.repository import DOCS, ROOT
 from devtools.docs_gen.image_docs import target_name
-from devtools.docs_gen.reference_docs import minors
+from devtools.docs_gen.reference_docs import kubernetes_minors
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 from images.builder.catalogue import When, load_catalogue
 
@@ -204,7 +204,7 @@ def test_rehearsal_builds_what_a_release_has_and_may_write_nothing() -> None:
 def test_chart_is_installed_on_each_kubernetes_and_with_the_pinned_helms() -> None:
     versions = matrix("chart", "install")
     tags = [version.partition("@")[0] for version in versions["kubernetes"]]
-    assert [tag[1:].rpartition(".")[0] for tag in tags] == minors()
+    assert [tag[1:].rpartition(".")[0] for tag in tags] == kubernetes_minors()
     assert set(versions["helm"]) == {module_version("tools", helm) for helm in (HELM_3, HELM_4)}
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.locks import exclusive_lock
-from devtools.localkube.images import load
-from images.builder.build import build
+from devtools.localkube.images import load_images
+from images.builder.build import build_image
 from images.builder.build_engines import Build
 from images.builder.mirror_settings import write_secrets
 
@@ -25,7 +25,7 @@ def openssh_image() -> str:
 
     Raises DevtoolsError.
     """
-    base = build("examples", overrides=OPEN_MPI_4)
+    base = build_image("examples", overrides=OPEN_MPI_4)
     reference = "hvd-test-openssh:1"
     key = content_key([DOCKERFILE], base.key)
     # Use the lock of all builds: tests run in several processes.
@@ -40,5 +40,5 @@ def openssh_image() -> str:
                 arguments = {"BASE_IMAGE": base.reference}
                 files = write_secrets(secrets)
                 base.engine.build(Build(context, dockerfile, [reference], arguments, files, key))
-    load(reference)
+    load_images(reference)
     return reference

@@ -10,7 +10,7 @@ from devtools.common import apt
 from devtools.common.cache import content_key
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-from devtools.common.waiting import holds, wait_until
+from devtools.common.waiting import holds_within, wait_until
 
 
 def key(folder: Path, *extra: str, **files: str) -> str:
@@ -64,7 +64,7 @@ def test_failed_command_raises_its_status_its_errors_and_a_remedy() -> None:
 
 
 def test_state_that_does_not_come_is_named() -> None:
-    assert not holds(lambda: False, 0.01)
+    assert not holds_within(lambda: False, 0.01)
     with pytest.raises(AssertionError, match=r"0\.01 s: the end$"):
         wait_until(lambda: False, 0.01, "the end")
 
@@ -74,7 +74,7 @@ def test_assertion_of_a_condition_ends_the_wait_at_once() -> None:
         raise AssertionError("the process has ended")
 
     with pytest.raises(AssertionError, match="the process has ended"):
-        holds(condition, 60)
+        holds_within(condition, 60)
 
 
 @pytest.fixture

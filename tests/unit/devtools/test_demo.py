@@ -18,13 +18,13 @@ def test_kind_gets_the_image_in_a_new_cluster_or_that_of_an_earlier_demo(
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("HVD_CACHE", str(tmp_path))
-    monkeypatch.setattr(clusters, "archive", lambda name: tmp_path / f"{name}.tar")
+    monkeypatch.setattr(clusters, "image_archive", lambda name: tmp_path / f"{name}.tar")
     StubProgram(tmp_path, "docker")
     kind = StubProgram(tmp_path, "kind")
     kind.answer("get", listed)
     cluster = clusters.start("kind")
     kubeconfig = tmp_path / "kind-hvd.kubeconfig"
     assert cluster.environment == {"KUBECONFIG": str(kubeconfig)}
-    _, made, loaded = [" ".join(call.arguments) for call in kind.calls]
-    assert made.startswith(f"{verb} --name hvd --kubeconfig {kubeconfig}")
+    _, started, loaded = [" ".join(call.arguments) for call in kind.calls]
+    assert started.startswith(f"{verb} --name hvd --kubeconfig {kubeconfig}")
     assert loaded == f"load image-archive {tmp_path}/examples.tar --name hvd"

@@ -13,7 +13,7 @@ import pytest
 
 from devtools.common.repository import CHART, DOCS, ROOT
 from devtools.docs_gen import chart_docs, dashboard, requirements
-from devtools.docs_gen.build_site import build
+from devtools.docs_gen.build_site import build_site
 from devtools.docs_gen.dashboard import Panel
 from devtools.docs_gen.generated import write_or_compare
 
@@ -126,7 +126,7 @@ def test_each_clause_of_a_long_description_has_a_line(properties: dict[str, Any]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site. MkDocs checks links, anchors and the navigation."""
     folder = tmp_path_factory.mktemp("built") / "site"
-    done = build(folder)
+    done = build_site(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

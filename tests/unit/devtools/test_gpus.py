@@ -28,7 +28,7 @@ def test_no_kubernetes_runs_while_something_is_measured() -> None:
 def test_a_stage_ends_at_its_limit_with_the_last_result(tmp_path: Path) -> None:
     text = "import time; [print('RESULT {\"at\":', n, '}', flush=True) for n in (1, 2)]"
     stage = stages.Stage("one", 2, [sys.executable, "-c", f"{text}; time.sleep(60)"])
-    result = stages.run(stage, tmp_path)
+    result = stages.run_stage(stage, tmp_path)
     assert result["exit"] == 124
     assert result["result"] == {"at": 2}
 

@@ -104,9 +104,9 @@ def test_name_that_cannot_be_an_interface_raises_an_error(
 ) -> None:
     monkeypatch.setenv("LOCALKUBE_NAME", name)
     with pytest.raises(DevtoolsError, match=re.escape(name)):
-        instance.current()
+        instance.current_instance()
 
 
 def test_longest_name_makes_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
-    assert len(instance.current().link) <= 15
+    assert len(instance.current_instance().link) <= 15

@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.rank import fusion
 from hvd_pods.shared import threads
-from tests.unit.folders import write
+from tests.unit.folders import write_files
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
@@ -50,12 +50,12 @@ def test_cores_of_a_rank_are_those_it_was_given(
 def test_cpu_limit_is_read_from_either_cgroup_version(
     tmp_path: Path, files: dict[str, str], quota: float | None
 ) -> None:
-    assert threads.read_quota(write(tmp_path, files)) == quota
+    assert threads.read_quota(write_files(tmp_path, files)) == quota
 
 
 @pytest.mark.parametrize("name", ["nvidia0", "kfd", "dri/renderD128", "dri/card0", "nvidiactl"])
 def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
-    write(tmp_path, {name: ""})
+    write_files(tmp_path, {name: ""})
     assert threads.has_gpus(tmp_path) == (name in ("nvidia0", "kfd", "dri/renderD128"))
 
 

@@ -13,7 +13,7 @@ from hvd_pods.pod import code_archive
 from hvdchart.chart_files import read_data
 from hvdchart.code.archive import list_files, pack_code, pack_files
 from hvdchart.errors import FileError
-from tests.unit.folders import write
+from tests.unit.folders import write_files
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeBytes"])
@@ -35,7 +35,7 @@ def come_back(path: Path, folder: Path) -> list[str]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder with files that git or .hvdignore leaves out, a link and a program."""
-    folder = write(
+    folder = write_files(
         tmp_path / "project",
         {
             ".gitignore": "*.log\n/data/\n!keep.log\n",
@@ -85,10 +85,10 @@ def test_links_come_back_as_files_and_files_with_usual_rights(
 
 def test_value_is_that_of_the_content(tmp_path: Path) -> None:
     """Whenever it was written."""
-    first = pack_code(write(tmp_path, {"train.py": "train"}))
+    first = pack_code(write_files(tmp_path, {"train.py": "train"}))
     os.utime(tmp_path / "train.py", (1, 1))
     assert pack_code(tmp_path) == first
-    assert pack_code(write(tmp_path, {"train.py": "changed"})) != first
+    assert pack_code(write_files(tmp_path, {"train.py": "changed"})) != first
 
 
 def test_largest_script_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_limit_of_a_script_counts_bytes(tmp_path: Path) -> None:
 
 def test_largest_folder_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
     """Random bytes are not compressed, and base64 takes four characters for three of them."""
-    folder = write(tmp_path / "project", {"train.py": ""})
+    folder = write_files(tmp_path / "project", {"train.py": ""})
     (folder / "noise").write_bytes(os.urandom(MOST * 7 // 10))
     assert len(pack_code(folder)["archive"]) < MOST
 
@@ -132,7 +132,7 @@ SECRET_NAMES = [
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_name_that_holds_secrets_stays_out(tmp_path: Path, name: str) -> None:
-    folder = write(tmp_path, {"train.py": "", name: "secret", ".gitignore": "!*\n!.*\n"})
+    folder = write_files(tmp_path, {"train.py": "", name: "secret", ".gitignore": "!*\n!.*\n"})
     said: list[str] = []
     assert set(list_files(folder, said.append)) == {"train.py", ".gitignore"}
     assert len(said) == 1
@@ -144,12 +144,14 @@ def test_name_that_holds_secrets_is_handed_out_where_it_is_asked_for(
     tmp_path: Path, name: str
 ) -> None:
     lines = [f"!{name}\n", f"!{name.rpartition('/')[0]}/\n" if "/" in name else ""]
-    folder = write(tmp_path, {"train.py": "", name: "asked for", ".hvdignore": "".join(lines)})
+    folder = write_files(
+        tmp_path, {"train.py": "", name: "asked for", ".hvdignore": "".join(lines)}
+    )
     assert name in list_files(folder)
 
 
 def test_pattern_asks_for_no_secret(tmp_path: Path) -> None:
-    folder = write(tmp_path, {"train.py": "", ".env": "", ".hvdignore": "*\n!*.py\n!.e*\n"})
+    folder = write_files(tmp_path, {"train.py": "", ".env": "", ".hvdignore": "*\n!*.py\n!.e*\n"})
     assert set(list_files(folder)) == {"train.py"}
 
 
@@ -158,7 +160,7 @@ def test_pattern_asks_for_no_secret(tmp_path: Path) -> None:
     [".env.example", "id_rsa.pub", "id_mapping.py", "keys.py", "kubeconfig.py", "credentials/a.py"],
 )
 def test_name_that_only_looks_like_a_secret_is_handed_out(tmp_path: Path, name: str) -> None:
-    assert name in list_files(write(tmp_path, {name: ""}))
+    assert name in list_files(write_files(tmp_path, {name: ""}))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_name_that_only_looks_like_a_secret_is_handed_out(tmp_path: Path, name: 
 @pytest.mark.promise("link to what the code does not have is refused")
 def test_link_to_what_the_code_does_not_have_is_refused(tmp_path: Path, target: str) -> None:
     """A repository of a stranger may have it."""
-    write(tmp_path, {"outside/key": "", "code/.env": "", "code/inner/.git/config": ""})
+    write_files(tmp_path, {"outside/key": "", "code/.env": "", "code/inner/.git/config": ""})
     place = {"outside/key": "../outside/key"}.get(target, target)
     (tmp_path / "code" / "loop").symlink_to(place)
     with pytest.raises(FileError, match="code/loop: "):
@@ -175,13 +177,13 @@ def test_link_to_what_the_code_does_not_have_is_refused(tmp_path: Path, target: 
 
 
 def test_folder_may_be_named_by_a_link(tmp_path: Path) -> None:
-    write(tmp_path / "code", {"train.py": ""})
+    write_files(tmp_path / "code", {"train.py": ""})
     (tmp_path / "link").symlink_to("code")
     assert set(list_files(tmp_path / "link")) == {"train.py"}
 
 
 def test_script_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, {"key": "secret", "code/other.py": "other"})
+    write_files(tmp_path, {"key": "secret", "code/other.py": "other"})
     script = tmp_path / "code" / "train.py"
     script.symlink_to("../key")
     with pytest.raises(FileError, match=r"train\.py: .*/key\b"):
@@ -189,7 +191,7 @@ def test_script_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> N
 
 
 def test_script_may_be_a_link_within_its_folder(tmp_path: Path) -> None:
-    write(tmp_path, {"other.py": "other"})
+    write_files(tmp_path, {"other.py": "other"})
     (tmp_path / "train.py").symlink_to("other.py")
     assert pack_code(tmp_path / "train.py") == {"files": {"train.py": "other"}}
 
@@ -221,14 +223,14 @@ def test_file_that_is_larger_than_any_code_is_refused_unread(tmp_path: Path, pat
 
 
 def test_program_comes_back_as_a_program(tmp_path: Path) -> None:
-    script = write(tmp_path, {"run.sh": "#!/bin/sh\n"}) / "run.sh"
+    script = write_files(tmp_path, {"run.sh": "#!/bin/sh\n"}) / "run.sh"
     script.chmod(0o755)
     come_back(script, tmp_path / "new")
     assert (tmp_path / "new" / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
 def link_to_folder(folder: Path) -> None:
-    write(folder.parent / "elsewhere", {"set.bin": ""})
+    write_files(folder.parent / "elsewhere", {"set.bin": ""})
     (folder / "data").symlink_to(folder.parent / "elsewhere")
 
 
@@ -242,10 +244,10 @@ def link_to_folder(folder: Path) -> None:
             rf"{KB} kB; .*x\.bin \({KB} kB\).*hvdignore",
         ),
         (".", link_to_folder, "data: .*elsewhere"),
-        (".", lambda at: write(at, {".gitignore": "*\n"}), "project: "),
+        (".", lambda at: write_files(at, {".gitignore": "*\n"}), "project: "),
         (
             ".",
-            lambda at: write(at, {"model/.gitignore": "*.h5\n\n!\n"}),
+            lambda at: write_files(at, {"model/.gitignore": "*.h5\n\n!\n"}),
             r"/model/\.gitignore:3: '!'",
         ),
     ],
@@ -253,7 +255,7 @@ def link_to_folder(folder: Path) -> None:
 def test_code_that_cannot_be_sent_is_refused_by_name(
     tmp_path: Path, path: str, spoil: Callable[[Path], object], message: str
 ) -> None:
-    folder = write(tmp_path / "project", {"train.py": ""})
+    folder = write_files(tmp_path / "project", {"train.py": ""})
     spoil(folder)
     with pytest.raises(FileError, match=message):
         pack_code(folder / path)
