@@ -61,12 +61,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what the tests of faults have measured."""
-    from tests.faults.report import rows, show
+    from tests.faults.report import measured_rows, publish_table
 
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
-    measured = rows(reports)
+    measured = measured_rows(reports)
     if measured:
-        show(measured)
+        publish_table(measured)
 
 
 @pytest.hookimpl(optionalhook=True)

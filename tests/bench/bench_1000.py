@@ -33,10 +33,10 @@ from devtools.docs_gen.generated import markdown_table
 from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
 from tests.bench.farm import MOST_HOSTS, NETWORK, PORT, Farm, start_farm
-from tests.bench.process_tree import watch
-from tests.bench.report import publish
+from tests.bench.process_tree import watch_memory
+from tests.bench.report import publish_figures
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
-from tests.e2e.packages import installed
+from tests.e2e.packages import install_packages
 from tests.support.namespace import Namespace
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON
 
@@ -97,7 +97,7 @@ def main() -> None:
             measured[size]["removed"] = remove_pods(namespace, manifests)
             text = f"{phase_table(measured)}\n\n{launch_table(measured)}"
             figures = {str(at): each for at, each in measured.items()}
-            publish("bench-1000", "performance.md", 1, figures, text)
+            publish_figures("bench-1000", "performance.md", 1, figures, text)
 
 
 def phase_table(measured: Mapping[int, Figures]) -> str:
@@ -289,7 +289,7 @@ def launch(farm: Farm, namespace: Namespace, manifests: list[Manifest], made: Ma
                 "HVD_JOB_UID": "bench",
             },
         )
-        with watch(process.pid) as peak:
+        with watch_memory(process.pid) as peak:
             code = process.wait(TIMEOUT)
     text = log.read_text(errors="replace")
     if code or (hosts <= MOST_LAUNCHED and text.count("[hvd] rank ") != hosts):
@@ -316,7 +316,7 @@ def requests(namespace: Namespace) -> float:
 
 def mpi_variables() -> dict[str, str]:
     """The environment of an image that has the MPI."""
-    folder = str(installed(MPI))
+    folder = str(install_packages(MPI))
     roots = dict.fromkeys(("OPAL_PREFIX", "PRTE_PREFIX"), folder)
     path = f"{folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     return {**roots, "PATH": path, "LD_LIBRARY_PATH": f"{folder}/lib", "HOME": "/tmp"}

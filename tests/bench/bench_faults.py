@@ -31,11 +31,18 @@ from typing import Any
 from devtools.common.repository import DOCS
 from devtools.common.waiting import holds_within
 from tests.bench import fault_figures as figures
-from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
-from tests.bench.curves import draw
+from tests.bench.contestants import (
+    NAME,
+    Contestant,
+    bench_namespace,
+    chart_contestants,
+    choose_contestants,
+    in_turns,
+)
+from tests.bench.curves import draw_curves
 from tests.bench.mpi_operator import Bare, MpiOperator, mpi_operator
-from tests.bench.report import commit, figures_file, publish, write_section
-from tests.bench.trainer import Trainer, trainer
+from tests.bench.report import figures_file, measured_commit, publish_figures, write_section
+from tests.bench.trainer import Trainer, trainer_controllers
 from tests.faults import storm
 from tests.faults.node import Pod
 from tests.faults.training import SCRIPT, Training
@@ -144,7 +151,7 @@ def disturb(run: Run, name: str) -> figures.Outcome:
 
     if not holds_within(trains, figures.LIMIT):
         return figures.Outcome(None, 0)
-    return figures.pause(run.steps(), at)
+    return figures.longest_pause(run.steps(), at)
 
 
 def measure_start(contestant: Contestant) -> dict[str, float]:
@@ -180,7 +187,9 @@ def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
             who = (re.escape(run.master()), r"\b(?:master|launcher)\b")
         outcome = disturb(run, name)
         reported = contestant.reported(at)
-        outcome = outcome._replace(cause=figures.named(reported, who, figures.NAMED_BY[name]))
+        outcome = outcome._replace(
+            cause=figures.find_named_lines(reported, who, figures.NAMED_BY[name])
+        )
         print(f"{contestant.name}: {name}: {outcome}", flush=True)
         if not outcome.cause:
             print("  reported: " + reported.replace("\n", "\n  ")[-3000:], flush=True)
@@ -210,7 +219,7 @@ def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[s
         steps = [step for step in run.steps() if step.at >= began]
         equal = run.finish_soon()
     return {
-        **figures.progress(steps, began, options.seconds),
+        **figures.training_progress(steps, began, options.seconds),
         "faults": [(name, outcome.seconds, outcome.again) for name, outcome in paused],
         "equal": equal,
         "seconds": options.seconds,
@@ -222,7 +231,7 @@ def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[s
 def everyone(namespace: Namespace) -> dict[str, Contestant]:
     waiting = "WaitForWorkersReady"
     return {
-        **charts(namespace),
+        **chart_contestants(namespace),
         "default": MpiOperator("MPI Operator, AtStartup", namespace),
         "waiting": MpiOperator(f"MPI Operator, {waiting}", namespace, policy=waiting),
         "policy": Trainer("Trainer, failure policy", namespace),
@@ -233,7 +242,7 @@ def everyone(namespace: Namespace) -> dict[str, Contestant]:
 def about() -> dict[str, Any]:
     """What is measured, when, and how busy the machine is with this and other programs."""
     now = time.strftime("%F %T", time.gmtime())
-    return {"commit": commit(), "time": now, "load": os.getloadavg()[0]}
+    return {"commit": measured_commit(), "time": now, "load": os.getloadavg()[0]}
 
 
 def measure(
@@ -280,12 +289,12 @@ def main() -> None:
         measured = json.loads(file.read_text())["contestants"]
     with bench_namespace() as namespace, ExitStack() as stack:
         contestants = everyone(namespace)
-        chosen = choose(options.only, contestants)
+        chosen = choose_contestants(options.only, contestants)
         controllers = []
         if any(isinstance(each, MpiOperator) for each in chosen.values()):
             controllers.append(mpi_operator())
         if any(isinstance(each, Trainer) for each in chosen.values()):
-            controllers += trainer()
+            controllers += trainer_controllers()
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
             known = {short: measured[short] for short in contestants if short in measured}
@@ -293,7 +302,7 @@ def main() -> None:
             start = figures.start_table(known)
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
             turns = max(len(each.get("start", {}).get("turns", ())) for each in known.values())
-            if publish(
+            if publish_figures(
                 "bench-faults",
                 "performance.md",
                 turns,
@@ -304,7 +313,9 @@ def main() -> None:
             storms = [each for each in known.values() if "curve" in each.get("storm", {})]
             if storms:
                 curves = {each["name"]: each["storm"]["curve"] for each in storms}
-                PICTURE.write_text(draw("Steps in a storm of faults", "steps that count", curves))
+                PICTURE.write_text(
+                    draw_curves("Steps in a storm of faults", "steps that count", curves)
+                )
 
 
 if __name__ == "__main__":

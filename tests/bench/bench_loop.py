@@ -20,7 +20,7 @@ from pathlib import Path
 from devtools.docs_gen.generated import markdown_table
 from devtools.toolchain.tools import tool
 from tests.bench.contestants import NAME, bench_namespace
-from tests.bench.report import as_range, publish
+from tests.bench.report import as_range, publish_figures
 from tests.support.namespace import Namespace
 
 SCRIPT = """
@@ -101,7 +101,7 @@ def main() -> None:
     with bench_namespace() as namespace:
         saves = save_in_turns(namespace, turns)
     row = ("from the saved script to the last rank's first allreduce", as_range(saves))
-    publish(
+    publish_figures(
         "bench-loop", "performance.md", turns, {"saves": saves}, markdown_table(("", "s"), [row])
     )
 

@@ -27,9 +27,9 @@ from devtools.common.waiting import holds_within, wait_until
 from devtools.docs_gen.generated import markdown_table
 from devtools.toolchain.tools import TRAINER, module_folder
 from tests.bench.contestants import NAME, Chart, Contestant, bench_namespace, in_turns
-from tests.bench.fault_figures import Outcome, pause
-from tests.bench.report import publish
-from tests.bench.trainer import FOLDER, GROUP, Trainer, trainer
+from tests.bench.fault_figures import Outcome, longest_pause
+from tests.bench.report import publish_figures
+from tests.bench.trainer import FOLDER, GROUP, Trainer, trainer_controllers
 from tests.faults.storm import MOST_FAULTS
 from tests.faults.training import read_lines
 from tests.support.controllers import running
@@ -168,7 +168,7 @@ def change(folder: Path, size: int, make: Callable[[], object]) -> Outcome:
         return Outcome(None, 0)
     steps = read_steps(folder)
     assert all(step.right for step in steps), "the weights are wrong"
-    return pause(steps, at)
+    return longest_pause(steps, at)
 
 
 def measure(contestant: Contestant, lost: str) -> dict[str, Outcome]:
@@ -227,7 +227,7 @@ def main() -> None:
     # Whoever ends this leaves neither controllers nor webhooks behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     with bench_namespace("examples-pytorch", {}) as namespace, ExitStack() as stack:
-        stack.enter_context(running(namespace, trainer()))
+        stack.enter_context(running(namespace, trainer_controllers()))
         contestants = everyone(namespace)
         measured: dict[str, list[dict[str, Outcome]]] = {}
         for short in in_turns([*contestants], options.turns):
@@ -239,7 +239,7 @@ def main() -> None:
         for name, turns in measured.items()
     }
     text = f"{versions}\n\n{sizes_table(measured)}"
-    publish("bench-sizes", "performance.md", options.turns, figures, text)
+    publish_figures("bench-sizes", "performance.md", options.turns, figures, text)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from hvd_pods.rank.fusion import BY_RANKS, choose
 from hvd_pods.shared.threads import YIELD, plan_cycle
 from images.builder.build import build_image
 from tests.bench import contestants
-from tests.bench.report import as_share, publish, verdict
+from tests.bench.report import as_share, judge_figures, publish_figures
 from tests.support.in_image.sandbox import (
     OWN_UID,
     TWO_RANKS,
@@ -106,7 +106,7 @@ class Comparison:
                 f"{self.title}, {name}",
                 f"{statistics.fmean(own):.2f}",
                 "" if own is base else as_share(shares),
-                f"{goal:.1%}: {verdict(shares, goal)}" if goal else "",
+                f"{goal:.1%}: {judge_figures(shares, goal)}" if goal else "",
             )
 
 
@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--only", default="", metavar="NAMES", help=", ".join(PARTS))
     options = parser.parse_args()
-    for part, comparisons in contestants.choose(options.only, PARTS).items():
+    for part, comparisons in contestants.choose_contestants(options.only, PARTS).items():
         rows: list[tuple[str, ...]] = []
         figures = {}
         with ExitStack() as stack:
@@ -228,7 +228,7 @@ def main() -> None:
                 rows += comparison.rows(speeds)
         text = markdown_table(("", "images/s", "of the first one", "goal"), rows)
         name = f"bench-training {part}"
-        publish(name, "performance.md", options.turns, figures, text)
+        publish_figures(name, "performance.md", options.turns, figures, text)
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ class Chart(Contestant):
         self._remove_pods()
 
 
-def charts(namespace: Namespace) -> dict[str, Contestant]:
+def chart_contestants(namespace: Namespace) -> dict[str, Contestant]:
     """This chart: with its defaults, and with what the state in the workers' memory makes possible.
 
     The workers stay, so that the next run of the benchmark does not wait for their images.
@@ -176,7 +176,7 @@ def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
         yield from (*chosen[first:], *chosen[:first])
 
 
-def choose(only: str, everyone: Mapping[str, One]) -> dict[str, One]:
+def choose_contestants(only: str, everyone: Mapping[str, One]) -> dict[str, One]:
     """What has these short names, or all. Ends the program for an unknown name."""
     names = [name for name in only.split(",") if name] or list(everyone)
     unknown = sorted(set(names) - set(everyone))

@@ -14,7 +14,7 @@ LEGEND = 280
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
-def draw(title: str, axis: str, curves: Mapping[str, Sequence[float]]) -> str:
+def draw_curves(title: str, axis: str, curves: Mapping[str, Sequence[float]]) -> str:
     """A picture of curves that have a value for each second, the largest ones first in the legend.
 
     title: for people who do not see the picture. axis: what the values are.

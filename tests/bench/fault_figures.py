@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     cause: str = ""
 
 
-def pause(steps: Sequence[TimedStep], at: float) -> Outcome:
+def longest_pause(steps: Sequence[TimedStep], at: float) -> Outcome:
     """The longest time without a step since a fault, and the steps that were then made again."""
     before = [step for step in steps if step.at <= at]
     after = [step for step in steps if step.at > at]
@@ -65,7 +65,7 @@ def pause(steps: Sequence[TimedStep], at: float) -> Outcome:
     return Outcome(first.at - max(at, last.at), max(0, last.step - first.step + 1))
 
 
-def named(reported: str, who: Sequence[str], how: str) -> str:
+def find_named_lines(reported: str, who: Sequence[str], how: str) -> str:
     """The lines of a text that name somebody and, nearby, what has happened; or nothing."""
     one = f"(?:{'|'.join(who)})"
     near = r"[^\0]{0,300}?"
@@ -73,7 +73,7 @@ def named(reported: str, who: Sequence[str], how: str) -> str:
     return found[0] if found else ""
 
 
-def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, Any]:
+def training_progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, Any]:
     """The share of the time in which a training made steps that count, the steps that it made
     again, and those that it had reached at each second. A step that took longer than PAUSE was a
     pause.

@@ -53,7 +53,7 @@ def is_client(process: psutil.Process) -> bool:
 
 
 @contextmanager
-def watch(pid: int) -> Iterator[Peak]:
+def watch_memory(pid: int) -> Iterator[Peak]:
     peak = Peak()
     ended = threading.Event()
 

@@ -25,7 +25,7 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
-def commit() -> str:
+def measured_commit() -> str:
     """The commit that is measured. Pages of docs/, which benchmarks write, do not make it dirty."""
     outputs = []
     for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", ".", ":!docs")):
@@ -36,14 +36,16 @@ def commit() -> str:
     return outputs[0] + ("-dirty" if outputs[1] else "")
 
 
-def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> bool:
+def publish_figures(
+    name: str, page: str, turns: int, figures: Mapping[str, Any], text: str
+) -> bool:
     """Print a text below where its figures are from; write it to docs/, them to build/NAME.json.
 
     name: the target of make; one with several texts has a word for each of them behind it.
     Returns whether the page was written: not for a tree that differs from its commit.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    measured = commit()
+    measured = measured_commit()
     about = {"machine": machine(), "commit": measured, "time": now, "turns": turns}
     file = figures_file(name)
     file.parent.mkdir(exist_ok=True)
@@ -73,7 +75,7 @@ def as_share(figures: Sequence[float]) -> str:
     return f"{mean:.1%} ± {half:.1%}"
 
 
-def verdict(figures: Sequence[float], goal: float) -> str:
+def judge_figures(figures: Sequence[float], goal: float) -> str:
     """Whether the figures reach a goal, as far as their 95 % interval tells."""
     mean, half = mean_and_interval(figures)
     if mean - half >= goal:

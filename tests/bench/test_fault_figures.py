@@ -12,11 +12,11 @@ from tests.bench.fault_figures import (
     SELECTED,
     Outcome,
     fault_tables,
-    named,
-    pause,
-    progress,
+    find_named_lines,
+    longest_pause,
     selection_table,
     start_table,
+    training_progress,
 )
 from tests.faults.training import Step
 
@@ -38,12 +38,12 @@ def attempt(start: float, first: int, *times: float) -> list[Step]:
     ],
 )
 def test_pause_is_the_longest_after_a_fault(steps: list[Step], expected: tuple[float, int]) -> None:
-    assert pause(steps, 10) == Outcome(*expected)
+    assert longest_pause(steps, 10) == Outcome(*expected)
 
 
 def test_effective_time_leaves_out_pauses_and_steps_made_again() -> None:
     first = attempt(0, 1, 0.5, 1, 1.5, 2, 4, 4.5)
-    measured = progress(first + attempt(5, 5, 6, 6.5, 7, 7.5, 10.5), began=0, seconds=10)
+    measured = training_progress(first + attempt(5, 5, 6, 6.5, 7, 7.5, 10.5), began=0, seconds=10)
     # Steps 2 to 4, 6, 7 and 8, of half a second each; 5 came after a pause, and 9 too late.
     assert (measured["effective"], measured["again"]) == (0.3, 2)
     assert measured["curve"] == [0, 1, 3, 3, 4, 5, 5, 6, 7, 7, 7]
@@ -64,7 +64,9 @@ def test_effective_time_leaves_out_pauses_and_steps_made_again() -> None:
     ],
 )
 def test_cause_is_named_by_who_and_what(fault: str, reported: str, is_named: bool) -> None:
-    assert bool(named(reported, (r"\brank 1\b", "a-worker-1"), NAMED_BY[fault])) == is_named
+    assert (
+        bool(find_named_lines(reported, (r"\brank 1\b", "a-worker-1"), NAMED_BY[fault])) == is_named
+    )
 
 
 def contestant(name: str, start: float | None, *faults: tuple[str, float | None, int]) -> Any:

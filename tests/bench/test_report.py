@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.report import verdict
+from tests.bench.report import judge_figures
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from tests.bench.report import verdict
     ],
 )
 def test_goal_is_decided_only_by_the_whole_interval(shares: list[float], expected: str) -> None:
-    assert verdict(shares, 0.98) == expected
+    assert judge_figures(shares, 0.98) == expected

@@ -21,7 +21,7 @@ GROUP = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "metadata": {"name": NAM
 RUNTIME = "manifests/base/runtimes/deepspeed_distributed.yaml"
 
 
-def trainer() -> list[Controller]:
+def trainer_controllers() -> list[Controller]:
     """The controllers of Trainer and of JobSet, which it needs."""
     jobset = module_folder(FOLDER, JOBSET)
     own = module_folder(FOLDER, TRAINER)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chart.api_schemas import load_custom_resources
 from tests.chart.render import Values, one, render
-from tests.support.gitops import documented
+from tests.support.gitops import documented_object
 
 VOLCANO: Values = {
     "gang": "Volcano",
@@ -44,14 +44,14 @@ def test_rendered_resources_are_valid(kind: str, values: Values) -> None:
 
 @pytest.mark.parametrize("kind", ["Application", "GitRepository", "HelmRelease"])
 def test_resources_of_the_page_about_gitops_are_valid(kind: str) -> None:
-    assert find_problems(documented(kind)) == []
+    assert find_problems(documented_object(kind)) == []
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        documented("Application")["spec"]["source"]["helm"]["valuesObject"],
-        documented("HelmRelease")["spec"]["values"],
+        documented_object("Application")["spec"]["source"]["helm"]["valuesObject"],
+        documented_object("HelmRelease")["spec"]["values"],
     ],
     ids=["Application", "HelmRelease"],
 )

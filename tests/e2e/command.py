@@ -21,12 +21,12 @@ def hvdchart(
     return done
 
 
-def here(namespace: Namespace, helm: str = "helm4") -> list[str]:
+def namespace_options(namespace: Namespace, helm: str = "helm4") -> list[str]:
     """The options that name the namespace and Helm."""
     return ["--namespace", namespace.name, "--helm", str(tool(helm))]
 
 
-def ask(
+def hvdchart_in_namespace(
     namespace: Namespace, command: str, *arguments: str, code: int | None = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run a command that needs no Helm in the namespace."""

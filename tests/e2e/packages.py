@@ -16,7 +16,7 @@ from devtools.common.locks import exclusive_lock
 LOCKS = Path(__file__).with_name("locks")
 
 
-def installed(name: str, python: str | None = None) -> Path:
+def install_packages(name: str, python: str | None = None) -> Path:
     """The folder of the installed packages of a file, made once for each content of the file. The
     modules are in the folder itself, programs and libraries in its `bin` and `lib`.
 
@@ -27,7 +27,7 @@ def installed(name: str, python: str | None = None) -> Path:
     return _made(name, f"{name}-for-{version}", *command.split())
 
 
-def wheels(name: str) -> Path:
+def download_wheels(name: str) -> Path:
     """The folder with the wheels of a file, downloaded once as well."""
     return _made(name, f"wheels-{name}", "pip", "download", "--dest")
 

@@ -16,7 +16,7 @@ sys.stdout.write("SEEN " + json.dumps({
 AWKWARD = "a b 'single' \"double\" $HOME\nsecond line\\"
 
 
-def values(**changes: object) -> Values:
+def quick_values(**changes: object) -> Values:
     """Two workers of two slots that show themselves."""
     base: Values = {
         "worker": {"number": 2, "slots": 2, "env": [{"name": "MARK", "value": AWKWARD}]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.run.state.run_problems import problem_of
-from tests.e2e.packages import LOCKS, wheels
+from tests.e2e.packages import LOCKS, download_wheels
 from tests.support.namespace import Namespace, Values, image_values
 from tests.support.volumes import claimed_folder
 
@@ -52,7 +52,7 @@ def test_image_of_python_alone_runs_an_allreduce_of_mpi(
     namespace: Namespace, python_image: dict[str, str], mpi: str
 ) -> None:
     """Both ranks have the sum, and a name, which no file of the image has for their user."""
-    with claimed_folder(namespace, "wheels", wheels(mpi)):
+    with claimed_folder(namespace, "wheels", download_wheels(mpi)):
         log = namespace.train("hvd", with_mpi(python_image, mpi))
     output = sorted(line for line in log.splitlines() if line.startswith("SUM "))
     assert output == [f"SUM 3 UID {UID} horovod ON hvd-worker-{number}" for number in (0, 1)]

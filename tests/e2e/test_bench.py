@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import here, hvdchart, write_spec
+from tests.e2e.command import hvdchart, namespace_options, write_spec
 from tests.support.namespace import Namespace
 
 SMALL = "--image-size 32 --warmup 1 --rounds 2 --steps 1"
@@ -20,7 +20,7 @@ def test_one_and_two_workers_are_measured_in_turns(namespace: Namespace, tmp_pat
     spec = write_spec(tmp_path, namespace, ["python3", "-V"], nodes=nodes)
     options = ["--turns", "2", "--model", "mobilenet2", "--batch-size", "2", "--arguments", SMALL]
     options += ["-o", "json"]
-    done = hvdchart(namespace, "bench", spec, *options, *here(namespace))
+    done = hvdchart(namespace, "bench", spec, *options, *namespace_options(namespace))
     result = json.loads(done.stdout)
     assert [(row["workers"], row["ranks"], len(row["turns"])) for row in result["rows"]] == [
         (1, 1, 2),

@@ -20,7 +20,7 @@ import pytest
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
-from tests.e2e.command import here, hvdchart, write_spec
+from tests.e2e.command import hvdchart, namespace_options, write_spec
 from tests.support.namespace import Namespace
 from tests.support.wheels import make_wheel
 
@@ -56,7 +56,7 @@ class Run:
 
     def change(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command that may use Helm, and must succeed."""
-        return hvdchart(self.namespace, command, *here(self.namespace), *arguments)
+        return hvdchart(self.namespace, command, *namespace_options(self.namespace), *arguments)
 
     def progress(self) -> Any:
         """The progress in the run's record; None before the first step."""

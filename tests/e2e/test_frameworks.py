@@ -11,7 +11,7 @@ import pytest
 
 from devtools.common.repository import EXAMPLES
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
-from tests.e2e.command import here, hvdchart, write_spec
+from tests.e2e.command import hvdchart, namespace_options, write_spec
 from tests.support.namespace import Namespace, image_values
 from tests.support.results import read_result
 
@@ -134,7 +134,9 @@ def deploy(namespace: Namespace, folder: Path, script: Path, *words: str, **spec
     """The log of a run that finishes."""
     command = ["python3", script.name, *words]
     file = write_spec(folder, namespace, command, **{"values": {}, **spec})
-    done = hvdchart(namespace, "deploy", file, "--code", str(script), "--wait", *here(namespace))
+    done = hvdchart(
+        namespace, "deploy", file, "--code", str(script), "--wait", *namespace_options(namespace)
+    )
     assert done.returncode == 0, done.stdout + done.stderr + namespace.describe("hvd")
     return namespace.log("hvd")
 

@@ -29,7 +29,7 @@ from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.support.controllers import Controller, running
-from tests.support.gitops import documented
+from tests.support.gitops import documented_object
 from tests.support.namespace import (
     Namespace,
     Values,
@@ -156,9 +156,9 @@ class Flux(Team):
     """source-controller and helm-controller."""
 
     def apply(self, values: Values) -> None:
-        source = documented("GitRepository")
+        source = documented_object("GitRepository")
         source["spec"].update(url=self.url, ref={"branch": BRANCH})
-        release = documented("HelmRelease")
+        release = documented_object("HelmRelease")
         release["spec"]["values"] = self.complete(release["spec"]["values"], values)
         for manifest in (source, release):
             manifest["metadata"]["namespace"] = self.namespace.name
@@ -217,14 +217,16 @@ class ArgoCD(Team):
 
     def apply(self, values: Values, *options: str, keeps_data: bool = False) -> None:
         """`options` are added to the page's; `keeps_data` adds what the page advises with them."""
-        application = documented("Application")
+        application = documented_object("Application")
         application["metadata"]["namespace"] = self.namespace.name
         spec = application["spec"]
         spec["source"].update(repoURL=self.url, targetRevision=BRANCH)
         spec["destination"]["namespace"] = self.namespace.name
         spec["syncPolicy"]["syncOptions"] += options
         if keeps_data:
-            spec["ignoreDifferences"] += documented("Application", 1)["spec"]["ignoreDifferences"]
+            spec["ignoreDifferences"] += documented_object("Application", 1)["spec"][
+                "ignoreDifferences"
+            ]
         helm = spec["source"]["helm"]
         helm["valuesObject"] = self.complete(helm["valuesObject"], values)
         self.namespace.apply(application)

@@ -14,7 +14,7 @@ from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.localkube.instance import current_instance
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.e2e.command import ask, here, hvdchart, write_spec
+from tests.e2e.command import hvdchart, hvdchart_in_namespace, namespace_options, write_spec
 from tests.support.namespace import Namespace
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
@@ -32,13 +32,13 @@ def deployed(
 ) -> subprocess.CompletedProcess[str]:
     """A `deploy` that has followed its run to the end."""
     spec = write_spec(tmp_path_factory.mktemp("spec"), namespace, ["python3", "-c", RANK])
-    return hvdchart(namespace, "deploy", spec, *here(namespace, helm))
+    return hvdchart(namespace, "deploy", spec, *namespace_options(namespace, helm))
 
 
 @pytest.fixture(scope="class")
 def undeployed(helm: str, deployed: subprocess.CompletedProcess[str], namespace: Namespace) -> None:
     """The run is gone."""
-    hvdchart(namespace, "undeploy", "hvd", *here(namespace, helm))
+    hvdchart(namespace, "undeploy", "hvd", *namespace_options(namespace, helm))
 
 
 class TestDeployToUndeploy:
@@ -59,12 +59,12 @@ class TestDeployToUndeploy:
 
     @pytest.mark.usefixtures("deployed")
     def test_logs_shows_the_masters_last_line(self, namespace: Namespace) -> None:
-        again = ask(namespace, "logs", "hvd", "--master", "--tail", "1")
+        again = hvdchart_in_namespace(namespace, "logs", "hvd", "--master", "--tail", "1")
         assert again.stdout.endswith("workers scaled to 0\n"), again.stdout + again.stderr
 
     @pytest.mark.usefixtures("deployed")
     def test_status_has_the_state_and_the_attempt(self, namespace: Namespace) -> None:
-        state = json.loads(ask(namespace, "status", "hvd", "-o", "json").stdout)
+        state = json.loads(hvdchart_in_namespace(namespace, "status", "hvd", "-o", "json").stdout)
         assert (state["state"], state["attempt"]) == ("finished", 1)
 
     @pytest.mark.usefixtures("undeployed")
@@ -82,7 +82,7 @@ def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
 ) -> None:
     command = ["pythn", "train.py"]
     spec = write_spec(tmp_path, namespace, command, train={"command": command, "backoffLimit": 3})
-    done = hvdchart(namespace, "deploy", spec, *here(namespace), code=8)
+    done = hvdchart(namespace, "deploy", spec, *namespace_options(namespace), code=8)
     cause = r"rank \d on hvd-worker-\d: exit code 78"
     assert re.search(f"run hvd failed: {cause}", done.stderr)
     assert "command 'pythn' is not on PATH" in done.stdout
@@ -133,7 +133,7 @@ class TestPodsThatCannotStart:
 
 def deploy_detached(namespace: Namespace, spec: str, *changes: str) -> None:
     """Deploy the spec with changes, as the run that is there or as a new one."""
-    hvdchart(namespace, "deploy", spec, *changes, *here(namespace), "--detach")
+    hvdchart(namespace, "deploy", spec, *changes, *namespace_options(namespace), "--detach")
 
 
 def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
     current: dict[str, Any] = {}
 
     def has_reason() -> bool:
-        done = ask(namespace, "status", "hvd", "-o", "json", code=None)
+        done = hvdchart_in_namespace(namespace, "status", "hvd", "-o", "json", code=None)
         current.update(json.loads(done.stdout))
         return expected in current["reason"]
 

@@ -15,9 +15,9 @@ from tests.support.controllers import ALONE, CERTIFICATES, Controller, running
 from tests.support.namespace import (
     Namespace,
     Values,
-    conditions,
     node_without_kubelet,
     remove_from_nodes_without_kubelet,
+    true_conditions,
 )
 from tests.support.ports import find_port
 from tests.support.volumes import on_node
@@ -141,7 +141,7 @@ def workloads(namespace: Namespace) -> dict[str, dict[str, Any]]:
 
 
 def is_admitted(namespace: Namespace, release: str) -> bool:
-    return "Admitted" in conditions(workloads(namespace).get(release, {}))
+    return "Admitted" in true_conditions(workloads(namespace).get(release, {}))
 
 
 def pods_of(namespace: Namespace, release: str) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ class TestRunsThatDoNotFitTogether:
         self, completed: Namespace, release: str
     ) -> None:
         def is_over() -> bool:
-            return "Finished" in conditions(workloads(completed)[release])
+            return "Finished" in true_conditions(workloads(completed)[release])
 
         wait_until(is_over, 60, f"the entry of {release} is over", PROGRAM_PAUSE)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from images.builder.catalogue import load_catalogue
-from tests.e2e.packages import installed
+from tests.e2e.packages import install_packages
 from tests.support.namespace import Namespace, Values, image_values
 from tests.support.volumes import claimed_folder
 
@@ -66,7 +66,7 @@ OVER_TCP = {"interface": "eth0", "transport": "TCP"}
 
 def installed_for_the_image(mpi: str) -> Path:
     """The folder of an MPI and of mpi4py for the Python of the image."""
-    return installed(mpi, load_catalogue()["examples"].versions["python"])
+    return install_packages(mpi, load_catalogue()["examples"].versions["python"])
 
 
 @pytest.fixture(scope="class")

@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 from devtools.common.repository import CHART
 from devtools.toolchain.kubectl import Kubectl
 from tests.e2e.command import hvdchart
-from tests.e2e.quick_runs import assert_trained, keys_of, values
-from tests.support.gitops import documented
+from tests.e2e.quick_runs import assert_trained, keys_of, quick_values
+from tests.support.gitops import documented_object
 from tests.support.namespace import Namespace, Values
 
 SLEEP = "import time; time.sleep(600)"
@@ -54,7 +54,7 @@ class Trained:
 @pytest.fixture(scope="class")
 def installed(namespace: Namespace) -> Trained:
     """The first run of the release."""
-    namespace.install("hvd", values(cleanup="Never"))
+    namespace.install("hvd", quick_values(cleanup="Never"))
     assert_trained(namespace, "hvd")
     return Trained(namespace.job("hvd"), {pod["uid"] for pod in workers(namespace)})
 
@@ -62,9 +62,9 @@ def installed(namespace: Namespace) -> Trained:
 @pytest.fixture(scope="class")
 def changed(installed: Trained, namespace: Namespace) -> Trained:
     """Other values have come, and their run has ended. The first run is returned."""
-    env = [*values()["worker"]["env"], {"name": "CHANGED", "value": "yes"}]
+    env = [*quick_values()["worker"]["env"], {"name": "CHANGED", "value": "yes"}]
     worker = {"podLabels": {"changed": "yes"}, "env": env}
-    namespace.upgrade("hvd", values(cleanup="Never", worker=worker))
+    namespace.upgrade("hvd", quick_values(cleanup="Never", worker=worker))
     namespace.wait_for_end("hvd")
     return installed
 
@@ -113,8 +113,8 @@ class TestUpgrades:
 
 def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> None:
     """Nothing rolls out to pods that wait for an image that does not exist, but the master does."""
-    namespace.install("hvd", values(worker={"image": {"repository": "no-such-image"}}))
-    namespace.upgrade("hvd", values())
+    namespace.install("hvd", quick_values(worker={"image": {"repository": "no-such-image"}}))
+    namespace.upgrade("hvd", quick_values())
     assert_trained(namespace, "hvd")
 
 
@@ -127,7 +127,7 @@ def sync(namespace: Namespace, run: Values) -> str:
     assert done.returncode == 0, done.stderr
     manifests = [item for item in YAML(typ="safe").load_all(done.stdout) if item]
     # RespectIgnoreDifferences: an ignored field is applied as it is in the cluster.
-    (ignored,) = documented("Application")["spec"]["ignoreDifferences"]
+    (ignored,) = documented_object("Application")["spec"]["ignoreDifferences"]
     assert ignored["jsonPointers"] == ["/spec/replicas"]
     live = {item["metadata"]["name"]: item for item in namespace.get("statefulsets")["items"]}
     for manifest in manifests:
@@ -157,7 +157,7 @@ class Synced:
 
 def workers_of_the_page() -> Values:
     """The workers of the Application of docs/gitops.md."""
-    values = documented("Application")["spec"]["source"]["helm"]["valuesObject"]
+    values = documented_object("Application")["spec"]["source"]["helm"]["valuesObject"]
     worker: Values = values["worker"]
     return worker
 
@@ -165,7 +165,7 @@ def workers_of_the_page() -> Values:
 @pytest.fixture(scope="class")
 def synced(namespace: Namespace) -> Synced:
     """A run of one worker has finished."""
-    run = values(worker={"number": 1, "slots": workers_of_the_page()["slots"]})
+    run = quick_values(worker={"number": 1, "slots": workers_of_the_page()["slots"]})
     text = sync(namespace, run)
     namespace.assert_completes("hvd")
     return Synced(run, text, namespace.job("hvd"))
@@ -189,7 +189,7 @@ def made_again(deleted: Synced, namespace: Namespace) -> Synced:
 @pytest.fixture(scope="class")
 def synced_with_more_workers(made_again: Synced, namespace: Namespace) -> Synced:
     """The page's own number of workers was synced, which are other values."""
-    sync(namespace, values(worker=workers_of_the_page()))
+    sync(namespace, quick_values(worker=workers_of_the_page()))
     return made_again
 
 
@@ -235,7 +235,7 @@ ENDLESS: Values = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}
 @pytest.fixture(scope="class")
 def evicted(namespace: Namespace) -> str:
     """The Job of a run that may not fail, and whose master was evicted; it trains again."""
-    namespace.install("hvd", values(cleanup="Always", master=ENDLESS))
+    namespace.install("hvd", quick_values(cleanup="Always", master=ENDLESS))
     wait_for_training(namespace, 1)
     (first,) = namespace.master_pods("hvd")
     name = first["metadata"]["name"]
@@ -251,7 +251,7 @@ def evicted(namespace: Namespace) -> str:
 def limited(evicted: str, namespace: Namespace) -> str:
     """The same Job was given a deadline that is past at once."""
     master = {**ENDLESS, "activeDeadlineSeconds": 1}
-    namespace.upgrade("hvd", values(cleanup="Always", master=master))
+    namespace.upgrade("hvd", quick_values(cleanup="Always", master=master))
     return evicted
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hvdchart.image.build_image import Source
 from hvdchart.image.engines import choose_engine
-from tests.e2e.command import here, hvdchart, write_spec
+from tests.e2e.command import hvdchart, namespace_options, write_spec
 from tests.support.namespace import Namespace
 
 NAME = "hvd-e2e-own-image"
@@ -47,7 +47,7 @@ def project(namespace: Namespace, tmp_path: Path) -> Iterator[Project]:
 def test_deploy_builds_loads_and_trains_and_does_it_once(
     namespace: Namespace, project: Project
 ) -> None:
-    options = [project.spec, "--load-with", LOAD, *here(namespace)]
+    options = [project.spec, "--load-with", LOAD, *namespace_options(namespace)]
     done = hvdchart(namespace, "deploy", *options)
     assert f"built {project.reference} in " in done.stderr
     assert "trained by my own image" in done.stdout

@@ -10,8 +10,8 @@ import pytest
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
-from tests.e2e.command import here, hvdchart
-from tests.e2e.quick_runs import values
+from tests.e2e.command import hvdchart, namespace_options
+from tests.e2e.quick_runs import quick_values
 from tests.support.namespace import Namespace, Values
 from tests.support.volumes import claimed_folder
 
@@ -30,7 +30,7 @@ time.sleep(600)
 
 def planned(workers: int = 1) -> Values:
     """A run of one rank in each worker, with a volume for its checkpoints."""
-    return values(
+    return quick_values(
         worker={
             "number": workers,
             "slots": 1,
@@ -70,17 +70,17 @@ def log_of(namespace: Namespace) -> list[str]:
 @pytest.fixture
 def stopped(training: Namespace) -> Namespace:
     """The run is stopped."""
-    hvdchart(training, "stop", *here(training), "hvd")
+    hvdchart(training, "stop", *namespace_options(training), "hvd")
     training.wait_for_no_workers("hvd")
     return training
 
 
 def test_a_stop_loses_no_step(stopped: Namespace) -> None:
-    hvdchart(stopped, "restart", *here(stopped), "hvd")
+    hvdchart(stopped, "restart", *namespace_options(stopped), "hvd")
     wait_until(lambda: is_in_log(stopped, "BEGINS 100"), 240, "the run continues", PROGRAM_PAUSE)
 
 
 @pytest.mark.parametrize("command", [["restart", "hvd"], ["scale", "hvd", "2"]], ids=" ".join)
 def test_a_change_loses_no_step(training: Namespace, command: list[str]) -> None:
-    hvdchart(training, command[0], *here(training), *command[1:])
+    hvdchart(training, command[0], *namespace_options(training), *command[1:])
     wait_until(lambda: is_in_log(training, "BEGINS 100"), 240, "the run continues", PROGRAM_PAUSE)

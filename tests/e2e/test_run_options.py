@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import ask, here, hvdchart
+from tests.e2e.command import hvdchart, hvdchart_in_namespace, namespace_options
 from tests.support.namespace import Namespace
 
 SHOW = """
@@ -39,7 +39,7 @@ def test_options_reach_the_ranks(
     options = ["--memory", "256Mi", "--env", "LEVEL=2", "--secret", "s", "--secret", "s:/keys"]
     options += ["--volume", "scratch=emptyDir:/scratch", *image_of(python_image)]
     words = ["--", "--lr", "0 1"]
-    done = hvdchart(namespace, "run", str(script), *options, *here(namespace), *words)
+    done = hvdchart(namespace, "run", str(script), *options, *namespace_options(namespace), *words)
     lines = [line for line in done.stdout.splitlines() if "RANK" in line]
     seen = "2 hidden hidden True 256 ['--lr', '0 1']"
     assert sorted(lines) == [f"[{n}] RANK {n} {seen}" for n in (0, 1)]
@@ -50,7 +50,7 @@ def test_broken_script_ends_after_one_attempt_with_its_remedy(
 ) -> None:
     script.write_text("import pandas_of_nobody\n")
     options = ["--memory", "512Mi", *image_of(python_image)]
-    hvdchart(namespace, "run", str(script), *options, *here(namespace), code=8)
-    status = ask(namespace, "status", "train", code=None).stdout
+    hvdchart(namespace, "run", str(script), *options, *namespace_options(namespace), code=8)
+    status = hvdchart_in_namespace(namespace, "status", "train", code=None).stdout
     assert "add pandas_of_nobody to requirements.txt" in status
     assert "attempt 2" not in status

@@ -11,7 +11,7 @@ import pytest
 
 from devtools.common.markdown import code_blocks
 from devtools.common.repository import DOCS
-from tests.e2e.packages import wheels
+from tests.e2e.packages import download_wheels
 from tests.support.namespace import Namespace
 from tests.support.volumes import on_node
 
@@ -49,7 +49,7 @@ def script(tracker: str, log: str, end: str) -> str:
 @pytest.fixture
 def train(privileged: Namespace, python_image: dict[str, str], node_folder: Path) -> Train:
     """Trains on two workers, which write to the folder of the node as /output."""
-    folders = on_node(wheels("trackers"), "wheels"), on_node(node_folder, "output")
+    folders = on_node(download_wheels("trackers"), "wheels"), on_node(node_folder, "output")
     index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
 
     def train(text: str, requirements: str, variables: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
-from tests.e2e.quick_runs import assert_trained, keys_of, values
+from tests.e2e.quick_runs import assert_trained, keys_of, quick_values
 from tests.support.namespace import Namespace
 
 RELEASES = ("one", "two")
@@ -17,8 +17,8 @@ RELEASES = ("one", "two")
 @pytest.fixture(scope="class")
 def two_releases(namespace: Namespace) -> None:
     """Two releases are installed at the same time, each by another Helm."""
-    namespace.install("one", values())
-    namespace.install("two", values(), version="helm3")
+    namespace.install("one", quick_values())
+    namespace.install("two", quick_values(), version="helm3")
 
 
 @pytest.fixture(scope="class")
@@ -70,7 +70,9 @@ class TestTwoReleases:
 @pytest.fixture(scope="class")
 def log_of_mpirun(namespace: Namespace) -> str:
     """The master's log of a run with an option for mpirun, whose workers stay."""
-    return namespace.train("hvd", values(launch={"options": ["--tag-output"]}, cleanup="Never"))
+    return namespace.train(
+        "hvd", quick_values(launch={"options": ["--tag-output"]}, cleanup="Never")
+    )
 
 
 class TestMpirun:
@@ -106,7 +108,7 @@ def lines_of_script(namespace: Namespace) -> list[str]:
     """What a script has printed that starts programs on all hosts by `mpirun` and by `ssh`."""
     worker = {"env": [{"name": "MARK", "value": "a 'b'  \"$c\""}]}
     master = {"args": ["sh", "-c", SCRIPT], "backoffLimit": 0}
-    run = values(worker=worker, master=master, launch={"mode": "custom"})
+    run = quick_values(worker=worker, master=master, launch={"mode": "custom"})
     return namespace.train("hvd", run).splitlines()
 
 
@@ -140,7 +142,7 @@ class TestCommandOfTheUsersOwn:
 @pytest.mark.rare
 def test_run_trains_under_the_horovodrun_of_a_custom_command(namespace: Namespace) -> None:
     line = ["horovodrun", "-np", "$(NP)", "--hostfile", "$(HOSTFILE)", "--gloo"]
-    base = values(launch={"mode": "custom"})
+    base = quick_values(launch={"mode": "custom"})
     namespace.install("hvd", {**base, "master": {"args": [*line, *base["master"]["args"]]}})
     assert_trained(namespace, "hvd")
 
@@ -150,7 +152,7 @@ def of_a_stranger(namespace: Namespace) -> None:
     """A run of a user whom no image knows, without a service account."""
     context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
     account = {"create": False}
-    namespace.install("hvd", values(podSecurityContext=context, serviceAccount=account))
+    namespace.install("hvd", quick_values(podSecurityContext=context, serviceAccount=account))
 
 
 @pytest.mark.usefixtures("of_a_stranger")
@@ -172,7 +174,9 @@ def terminated(namespace: Namespace) -> dict[str, Any]:
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "podSpec": {"runtimeClassName": "no-such-class"}},
     ]
-    namespace.install("hvd", values(workerGroups=groups, launch={"workersTimeoutSeconds": 40}))
+    namespace.install(
+        "hvd", quick_values(workerGroups=groups, launch={"workersTimeoutSeconds": 40})
+    )
     assert namespace.wait_for_end("hvd") == "Failed"
     (master,) = namespace.master_pods("hvd")
     ended: dict[str, Any] = master["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -220,7 +224,7 @@ def test_ranks_are_forks_that_train_and_share_no_random_state_of_tensorflow(
     """The unit tests have stand-ins for the frameworks."""
     changes = {"args": ["python3", "-c", TRAIN]}
     # The modules are those that the image names.
-    log = namespace.train("hvd", values(master=changes, launch={"preload": None}))
+    log = namespace.train("hvd", quick_values(master=changes, launch={"preload": None}))
     lines = [line for line in log.splitlines() if line.startswith("WARM ")]
     # The gradient is the mean of the ranks' numbers, 1.5.
     assert [line.split()[1:3] for line in lines] == [["True", "-0.50"]] * 4, log

@@ -97,7 +97,7 @@ def restart_runtime() -> None:
     Cluster(current_instance()).host_process("containerd").kill()
 
 
-def after(seconds: float, action: Any) -> threading.Timer:
+def call_after(seconds: float, action: Any) -> threading.Timer:
     """Call `action` after so many seconds, in a thread; the timer can be cancelled until then."""
     timer = threading.Timer(seconds, action)
     timer.start()

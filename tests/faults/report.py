@@ -23,7 +23,7 @@ COLUMNS = {
 Row = dict[str, Any]
 
 
-def rows(reports: list[Any]) -> list[Row]:
+def measured_rows(reports: list[Any]) -> list[Row]:
     """What tests reported of the faults that they made, each as often as it was measured."""
     return [
         {**value, "test": report.nodeid}
@@ -33,7 +33,7 @@ def rows(reports: list[Any]) -> list[Row]:
     ]
 
 
-def show(measured: list[Row]) -> None:
+def publish_table(measured: list[Row]) -> None:
     """Print the table and write the JSON."""
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(measured, indent=1) + "\n")

@@ -10,7 +10,7 @@ STEPS = 120
 FAULT_AT = 45
 
 
-def begin(training: Training, second: Instance, **worker: object) -> None:
+def begin_on_two_nodes(training: Training, second: Instance, **worker: object) -> None:
     """Start a run, and wait until it is in the middle, with a rank on the second node."""
     # What becomes of the master is another fault.
     first = {"nodeSelector": {"kubernetes.io/hostname": second.first.node_name}}

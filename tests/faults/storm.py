@@ -27,7 +27,7 @@ LAUNCH = {"mode": "direct"}
 MOST_FAULTS = 1000
 
 
-def begin(training: Training, steps: int, **changes: object) -> None:
+def begin_run(training: Training, steps: int, **changes: object) -> None:
     """Start a run on two workers with a spare; it trains."""
     master = {"args": [*KEPT, str(steps)], "backoffLimit": MOST_FAULTS}
     training.unwritten = 1
@@ -35,7 +35,7 @@ def begin(training: Training, steps: int, **changes: object) -> None:
     training.wait_for_step(BETWEEN)
 
 
-def survive(training: Training, fault: Fault) -> None:
+def survive_fault(training: Training, fault: Fault) -> None:
     """Make a fault; returns when another attempt has trained for a while."""
     before = training.starts()
     with fault(training):
@@ -126,7 +126,7 @@ FAULTS: tuple[Fault, ...] = (
 )
 
 
-def finish(training: Training, since: float) -> dict[str, float]:
+def finish_run(training: Training, since: float) -> dict[str, float]:
     """Wait for the end, and return what the faults since then have cost.
 
     All weights are those of a training that nothing has disturbed.

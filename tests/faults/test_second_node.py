@@ -10,7 +10,7 @@ import pytest
 
 from devtools.localkube.instance import Instance
 from tests.faults.node import cut_power
-from tests.faults.second_node import begin
+from tests.faults.second_node import begin_on_two_nodes
 from tests.faults.training import Training
 
 
@@ -28,7 +28,7 @@ def drained(training: Training, node: Instance) -> Iterator[None]:
 @pytest.mark.rare
 @pytest.mark.fault("node cordoned and drained")
 def test_drained_node(training: Training, second_node: Instance) -> None:
-    begin(training, second_node)
+    begin_on_two_nodes(training, second_node)
     fault = time.time()
     with drained(training, second_node):
         training.finish(fault)
@@ -38,7 +38,7 @@ def test_drained_node(training: Training, second_node: Instance) -> None:
 @pytest.mark.fault("node without power, with spares")
 def test_dead_node_with_spares(training: Training, second_node: Instance) -> None:
     # Two of the four workers are on each node.
-    begin(training, second_node, spares=2)
+    begin_on_two_nodes(training, second_node, spares=2)
     fault = time.time()
     cut_power(second_node)
     training.finish(fault)
@@ -54,7 +54,7 @@ def test_dead_node(training: Training, second_node: Instance) -> None:
         "effect": "NoExecute",
         "tolerationSeconds": 5,
     }
-    begin(training, second_node, tolerations=[soon])
+    begin_on_two_nodes(training, second_node, tolerations=[soon])
     fault = time.time()
     cut_power(second_node)
     training.finish(fault)

@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from tests.faults.storm import BETWEEN, FAULTS, begin, cut_network, finish, stop_rank, survive
+from tests.faults.storm import (
+    BETWEEN,
+    FAULTS,
+    begin_run,
+    cut_network,
+    finish_run,
+    stop_rank,
+    survive_fault,
+)
 from tests.faults.training import Training
 
 # More than the training makes until all faults are over.
@@ -17,12 +25,12 @@ STEPS = 1200
 @pytest.mark.fault("one fault after another, the state in memory")
 def test_no_step_is_lost_in_a_storm(training: Training) -> None:
     began = time.time()
-    begin(training, STEPS)
+    begin_run(training, STEPS)
     for fault in FAULTS:
-        survive(training, fault)
+        survive_fault(training, fault)
     reached = training.steps()[-1].step
     assert reached < STEPS, "the faults came too late"
-    measured = finish(training, began)
+    measured = finish_run(training, began)
     training.report(measured)
     # A commit that was under way on the rank that was killed is made again.
     assert measured["lost"] <= 1
@@ -31,7 +39,7 @@ def test_no_step_is_lost_in_a_storm(training: Training) -> None:
 
 @pytest.mark.fault("master deleted, and the training finishes before the next one comes")
 def test_training_that_finishes_without_a_master_is_not_repeated(training: Training) -> None:
-    begin(training, 4 * BETWEEN)
+    begin_run(training, 4 * BETWEEN)
     training.namespace.kubectl("delete", "pod", training.master(), "--wait=false")
     training.wait_for_step(training.target)
     training.result()
@@ -42,11 +50,11 @@ def test_training_that_finishes_without_a_master_is_not_repeated(training: Train
 def test_faults_that_nobody_reports_cost_seconds_where_no_step_is_lost(training: Training) -> None:
     """A rank that is stopped would cost ten minutes, as no step is reported, and a network 12 s."""
     began = time.time()
-    begin(training, STEPS // 2)
+    begin_run(training, STEPS // 2)
     for fault in (stop_rank, cut_network):
         # The workers look every five seconds whether their ranks keep their state.
         training.wait_for_step(training.steps()[-1].step + 8 * BETWEEN)
-        survive(training, fault)
-    measured = finish(training, began)
+        survive_fault(training, fault)
+    measured = finish_run(training, began)
     training.report(measured)
     assert measured["next"] < 15

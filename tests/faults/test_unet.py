@@ -10,7 +10,7 @@ import pytest
 
 from devtools.localkube.instance import Instance
 from tests.faults.node import cut_power
-from tests.faults.second_node import begin
+from tests.faults.second_node import begin_on_two_nodes
 from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Place, Training
 
 STEPS = 120
@@ -101,7 +101,7 @@ def test_unet_without_a_node(place: Place, kept: dict[str, Any], second_node: In
     undisturbed = learn_undisturbed(place, kept)
     training = UNet(*place, "hvd")
     # Two of the four workers are on each node.
-    begin(training, second_node, spares=2)
+    begin_on_two_nodes(training, second_node, spares=2)
     fault = time.time()
     cut_power(second_node)
     result = training.result()

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from devtools.localkube.instance import current_instance
-from tests.faults.node import after
+from tests.faults.node import call_after
 from tests.faults.stale_dns import stale_dns
 from tests.faults.training import Training
 from tests.support.namespace import Values
@@ -58,7 +58,7 @@ def test_stale_dns(training: Training, values: Values) -> None:
         pods = {"podSpec": {"dnsPolicy": "None", "dnsConfig": servers}}
         fault = training.run_to(FAULT_AT, STEPS, master=pods, worker=pods, **values)
         dns.stale = True
-        after(LATE, lambda: setattr(dns, "stale", False))
+        call_after(LATE, lambda: setattr(dns, "stale", False))
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
         training.finish(fault)
         assert dns.repeated or not values, "nobody asked for a name while DNS was stale"

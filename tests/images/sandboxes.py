@@ -27,7 +27,7 @@ def in_image(name: str) -> Any:
     return pytest.fixture(scope="session")(lambda sandboxes: sandboxes(name))
 
 
-def put(inside: Sandbox, *files: Path) -> str:
+def put_files(inside: Sandbox, *files: Path) -> str:
     """Copies files of this machine into the sandbox; returns the place of the first one there."""
     for file in files:
         shutil.copy(file, inside.folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.builder.catalogue import Image
-from tests.images.sandboxes import put, put_hosts
+from tests.images.sandboxes import put_files, put_hosts
 from tests.support.in_image.sandbox import OWN_UID, Sandbox
 
 HERE = Path(__file__).parent
@@ -70,5 +70,5 @@ def test_training_continues_after_a_rank_was_lost_that_it_cannot_do_without(
 ) -> None:
     """A grouped allreduce fails, the host gets a process again, and autotuning begins anew."""
     put_hosts(inside, "localhost", "127.0.0.1")
-    ranks = ("python3", put(inside, HERE / "elastic_ranks.py"), str(image.framework))
+    ranks = ("python3", put_files(inside, HERE / "elastic_ranks.py"), str(image.framework))
     assert "DONE 60 [2, 2]" in inside.succeed(*ELASTIC, *ranks, uid=OWN_UID)

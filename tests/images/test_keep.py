@@ -13,7 +13,7 @@ import pytest
 from devtools.common.repository import ROOT
 from hvd_pods.library import keep
 from images.builder.build import build_image
-from tests.images.sandboxes import EACH_KERAS, Sandboxes, put
+from tests.images.sandboxes import EACH_KERAS, Sandboxes, put_files
 from tests.support.in_image.sandbox import (
     TWO_RANKS,
     UNKNOWN_UID,
@@ -23,7 +23,7 @@ from tests.support.in_image.sandbox import (
     output_of,
 )
 from tests.support.in_image.sandbox import sandbox as open_sandbox
-from tests.support.results import result
+from tests.support.results import result_of
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
 SHARDS = Path(__file__).with_name("keep_shards.py")
@@ -123,7 +123,7 @@ def train(
     sandbox: Sandbox, script: Path, *arguments: str, launcher: tuple[str, ...] = (), **more: str
 ) -> Result:
     """Runs a script that uses `keep`, to its end."""
-    command = (*launcher, "python3", put(sandbox, script), *arguments)
+    command = (*launcher, "python3", put_files(sandbox, script), *arguments)
     variables = {"PYTHONPATH": "/examples", **more}
     done = sandbox.run(*command, uid=UNKNOWN_UID, **variables)
     assert done.returncode == 0, output_of(done)
@@ -139,7 +139,7 @@ def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> list[Found]:
     folder = make_open_folder(sandbox.folder / ("kept-by-keras-2" if keras else "kept"))
     place = f"/output/{folder.name}"
     done = train(sandbox, SCRIPT, framework, place, launcher=TWO_RANKS, **(keras or {}))
-    ranks: list[Found] = result(done)["ranks"]
+    ranks: list[Found] = result_of(done)["ranks"]
     return ranks
 
 
@@ -185,7 +185,7 @@ def pytorch(sandboxes: Sandboxes, kind: str) -> Sandbox:
 def test_a_sharded_model_continues_as_if_undisturbed(pytorch: Sandbox, kind: str) -> None:
     make_open_folder(pytorch.folder / f"shards-{kind}")
     done = train(pytorch, SHARDS, kind, f"/output/shards-{kind}")
-    for rank in result(done)["ranks"]:
+    for rank in result_of(done)["ranks"]:
         assert {case: step for case, (step, _) in rank.items()} == STEPS_OF_SHARDS
         assert {digest for _, digest in rank.values()} == {rank["undisturbed"][1]}
 
@@ -203,7 +203,7 @@ def assert_divided(attempts: list[list[Any]]) -> None:
 def test_shards_are_divided_among_another_number_of_ranks(pytorch: Sandbox, kind: str) -> None:
     make_open_folder(pytorch.folder / f"sizes-{kind}")
     done = train(pytorch, SIZES, kind, f"/output/sizes-{kind}")
-    attempts = result(done)["attempts"]
+    attempts = result_of(done)["attempts"]
     ranks_and_steps = [[4, 0], [3, 5], [2, 8], [3, 10], [3, 10], [3, 10], [4, 11]]
     assert [each[:2] for each in attempts] == ranks_and_steps
     # Only where the number has changed: a loss after that takes the new shards.
@@ -215,7 +215,7 @@ def test_what_changes_between_two_commits_is_kept(sandboxes: Sandboxes) -> None:
     sandbox = sandboxes("examples-pytorch")
     make_open_folder(sandbox.folder / "changes")
     done = train(sandbox, CHANGES, "/output/changes/memory")
-    assert {case: wrong for case, wrong in result(done).items() if wrong} == {}
+    assert {case: wrong for case, wrong in result_of(done).items() if wrong} == {}
 
 
 def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
         make_open_folder(sandbox.folder / "kept")
         shutil.copytree(KEEP, sandbox.folder / "keep")
         done = train(sandbox, JAX, "/output/kept", PYTHONPATH="/output")
-    attempts = result(done)["attempts"]
+    attempts = result_of(done)["attempts"]
     assert [each[:2] for each in attempts] == [[3, 0], [3, 5], [2, 5], [2, 8], [3, 10]]
     assert_divided(attempts)
 

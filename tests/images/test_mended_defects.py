@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.sandboxes import printed_by_ranks, put, put_hosts
+from tests.images.sandboxes import printed_by_ranks, put_files, put_hosts
 from tests.support.in_image.checks import STALLS, WITH_TF_KERAS
 from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS, Sandbox
 
@@ -24,7 +24,7 @@ def results(
 ) -> list[str]:
     """What each rank that came to the end printed."""
     put_hosts(inside, *hosts)
-    command = (*launcher, "python3", put(inside, SCRIPT, TRAINING), case)
+    command = (*launcher, "python3", put_files(inside, SCRIPT, TRAINING), case)
     return printed_by_ranks(inside.succeed(*command, uid=OWN_UID, **STALLS, **environment))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.sandboxes import printed_by_ranks, put
+from tests.images.sandboxes import printed_by_ranks, put_files
 from tests.support.in_image.sandbox import (
     OWN_UID,
     TWO_RANKS,
@@ -24,7 +24,7 @@ def results(
     inside: Sandbox, launcher: tuple[str, ...], *case: str, **environment: str
 ) -> list[str]:
     """What the ranks printed, in the order of the alphabet."""
-    command = (*launcher, "python3", put(inside, SCRIPT), *case)
+    command = (*launcher, "python3", put_files(inside, SCRIPT), *case)
     done = inside.run(*command, uid=OWN_UID, **environment)
     # Where a rank dies, the launcher fails.
     assert bool(done.returncode) == bool(case), output_of(done)

@@ -12,7 +12,7 @@ from devtools.common.repository import DOCS
 PAGE = DOCS / "gitops.md"
 
 
-def documented(kind: str, number: int = 0) -> dict[str, Any]:
+def documented_object(kind: str, number: int = 0) -> dict[str, Any]:
     """Return the page's first object of a kind, or the one of this number. It may be a part of an
     object.
     """

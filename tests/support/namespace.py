@@ -254,7 +254,7 @@ def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace
         made.kubectl("delete", "namespace", own_name, "--wait=false")
 
 
-def conditions(item: Mapping[str, Any]) -> set[str]:
+def true_conditions(item: Mapping[str, Any]) -> set[str]:
     """Return the conditions of an object that are true."""
     listed = item.get("status", {}).get("conditions", [])
     return {each["type"] for each in listed if each["status"] == "True"}

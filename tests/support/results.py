@@ -18,6 +18,6 @@ def read_result(output: str, errors: str = "") -> dict[str, Any]:
     return parsed
 
 
-def result(done: CompletedProcess[str]) -> dict[str, Any]:
+def result_of(done: CompletedProcess[str]) -> dict[str, Any]:
     """Return the result of a training in a sandbox, as read_result does."""
     return read_result(done.stdout, done.stderr)

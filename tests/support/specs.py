@@ -17,12 +17,12 @@ NAMED = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
 NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"
 
 
-def read(nodes: str, rest: str = "", name: str = "run") -> Spec:
+def spec_of_nodes(nodes: str, rest: str = "", name: str = "run") -> Spec:
     return parse_spec(f"{HEAD}name: {name}\nnodes: [{nodes}]\n{rest}")
 
 
-def planned(nodes: str, rest: str = "") -> Plan:
-    return make_plan(read(nodes, rest))
+def plan_of_nodes(nodes: str, rest: str = "") -> Plan:
+    return make_plan(spec_of_nodes(nodes, rest))
 
 
 def plan_text(text: str) -> Plan:
@@ -31,6 +31,6 @@ def plan_text(text: str) -> Plan:
     return make_plan(read_spec(tree), tree)
 
 
-def values(text: str) -> dict[str, Any]:
+def values_of_text(text: str) -> dict[str, Any]:
     head = WITHOUT_IMAGE if "\nimage:" in text else NAMED
     return checked_values(plan_text(head + text))

@@ -76,7 +76,7 @@ LATER = int(WALL * 1000) + 10**7
 OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "fence": str(LATER)}
 
 
-def leased(seconds: int, renewal: str = "1") -> dict[str, Any]:
+def leased_job(seconds: int, renewal: str = "1") -> dict[str, Any]:
     """Return the Job of a session with its lease after a renewal."""
     notes = {LEASE: str(seconds), RENEWED: renewal, CLEANUP: "Never"}
     return {**JOB, "metadata": {"annotations": notes}}

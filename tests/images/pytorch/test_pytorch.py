@@ -17,7 +17,7 @@ from tests.support.in_image.sandbox import (
     make_open_folder,
     output_of,
 )
-from tests.support.results import result
+from tests.support.results import result_of
 
 OF_HOROVOD = ROOT / "images" / "common" / "horovod.cdx.json"
 READ_SBOM = """
@@ -63,7 +63,7 @@ def first(examples_pytorch: Sandbox) -> tuple[str, Result]:
 
 
 def test_two_ranks_learn_to_read_digits(first: tuple[str, Result]) -> None:
-    learnt = result(first[1])
+    learnt = result_of(first[1])
     assert learnt["accuracy"] >= 0.95
     assert (learnt["ranks"], learnt["ranks_agree"], len(learnt["losses"])) == (2, True, 15)
     assert "first allreduce: 2 ranks" in first[1].stdout
@@ -80,18 +80,18 @@ def second(examples_pytorch: Sandbox, first: tuple[str, Result]) -> Result:
 def test_run_resumes_from_the_checkpoint_of_another_run(
     first: tuple[str, Result], second: Result
 ) -> None:
-    before = result(first[1])
-    assert (before["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 15)
+    before = result_of(first[1])
+    assert (before["resumed_after_epoch"], result_of(second)["resumed_after_epoch"]) == (0, 15)
     assert "epoch 16/16" in second.stdout
     assert "epoch 15/16" not in second.stdout
     # Near where the first ended: the weights came along.
-    assert result(second)["losses"][0] < 1.5 * before["losses"][-1]
+    assert result_of(second)["losses"][0] < 1.5 * before["losses"][-1]
 
 
 def test_run_with_nothing_left_to_do_has_the_weights_on_all_ranks(
     examples_pytorch: Sandbox, first: tuple[str, Result], second: Result
 ) -> None:
     """Every rank has what rank 0 has restored."""
-    third = result(digits(examples_pytorch, "--epochs", "16", where=first[0]))
-    assert third["weights"] == result(second)["weights"]
+    third = result_of(digits(examples_pytorch, "--epochs", "16", where=first[0]))
+    assert third["weights"] == result_of(second)["weights"]
     assert (third["ranks_agree"], third["losses"]) == (True, [])

@@ -24,7 +24,7 @@ from hvd_pods.rules.effects import (
 from hvd_pods.rules.events import Event, Started, WorkerAnswers
 from hvd_pods.rules.reported_progress import ReportedProgress
 from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS_PER_LEASE
-from tests.support.world import OTHER, World, leased, one_group
+from tests.support.world import OTHER, World, leased_job, one_group
 from tests.unit.hvd_pods.support.master_pod import MasterPod
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
@@ -56,7 +56,7 @@ def trains() -> World:
 
 
 def is_kept() -> World:
-    world = World(one_group(cleanup="Never"), job=leased(LEASE_SECONDS))
+    world = World(one_group(cleanup="Never"), job=leased_job(LEASE_SECONDS))
     world.train()
     return world
 
@@ -108,7 +108,7 @@ def asked_in_an_hour(world: World) -> int:
             # The other master renews its lock.
             world.record["renewed"] = str(world.now)
         if world.job["metadata"]:
-            world.job = leased(LEASE_SECONDS, str(world.now))
+            world.job = leased_job(LEASE_SECONDS, str(world.now))
         world.fire()
         while world.answers:
             world.answer()

@@ -25,7 +25,7 @@ from hvd_pods.rules.events import Event, LauncherEnded, RecordChanged, Started, 
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
-from tests.support.world import BEING_DELETED, JOB, OTHER, SUSPENDED, World, leased, one_group
+from tests.support.world import BEING_DELETED, JOB, OTHER, SUSPENDED, World, leased_job, one_group
 from tests.unit.hvd_pods.rules.random_events import put_random_event
 
 RUNS: dict[str, Run] = {
@@ -44,7 +44,7 @@ LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "orpha
 # The record and the Job of a run, where they differ.
 BEFORE: dict[str, tuple[dict[str, str], Any]] = {
     "direct": (LEFT, JOB),
-    "lease": ({}, leased(60)),
+    "lease": ({}, leased_job(60)),
     "queue": ({}, {**JOB, "metadata": {"annotations": {QUEUE: "team"}}}),
 }
 

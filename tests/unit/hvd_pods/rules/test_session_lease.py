@@ -29,7 +29,7 @@ from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import LEASE_KEPT
 from hvd_pods.shared.run_events import RunEvent
-from tests.support.world import BEING_DELETED, JOB, OTHER, WALL, World, leased, one_group
+from tests.support.world import BEING_DELETED, JOB, OTHER, WALL, World, leased_job, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, wait_in_launch
 
 SECONDS = 600
@@ -39,7 +39,7 @@ ONCE = {"spec": {"backoffLimit": 0}}
 
 def session() -> World:
     """A run that a command keeps; its workers stay when it ends."""
-    return World(one_group(cleanup="Never"), job=leased(SECONDS))
+    return World(one_group(cleanup="Never"), job=leased_job(SECONDS))
 
 
 def pass_time(
@@ -52,7 +52,7 @@ def pass_time(
     until = world.now + seconds
     while world.exit is None and min(world.state.timers.values()) <= until:
         if renews:
-            world.job = {**leased(SECONDS, str(world.now)), **job}
+            world.job = {**leased_job(SECONDS, str(world.now)), **job}
         world.fire()
         while world.answers:
             effect = world.answers[0][0]
@@ -116,7 +116,7 @@ def test_waiting_for_workers_ends_with_the_lease_too() -> None:
     world.put(Started())
     world.answers = []
     world.put(RecordWritten("take"))
-    world.put(JobRead(read_found_job(leased(SECONDS))))
+    world.put(JobRead(read_found_job(leased_job(SECONDS))))
     world.answers = []
     pass_time(world, SECONDS + 100)
     world.answer_all()
@@ -165,7 +165,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
     world.end_launcher(0)
     world.answer_all()
     assert world.state.activity == Activity.KEEPING_WORKERS
-    world.job = leased(SECONDS)
+    world.job = leased_job(SECONDS)
     pass_time(world, 2 * SECONDS)
     assert world.of(ScaleDown)
 
@@ -176,7 +176,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
         pytest.param(REPLACED, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
         pytest.param(BEING_DELETED, True, id="deleted"),
-        pytest.param(leased(SECONDS), True, id="its pod is drained"),
+        pytest.param(leased_job(SECONDS), True, id="its pod is drained"),
     ],
 )
 def test_staying_master_scales_down_only_its_own_workers(job: Any, takes: bool) -> None:
@@ -197,7 +197,7 @@ def test_staying_master_scales_down_only_its_own_workers(job: Any, takes: bool) 
         pytest.param(REPLACED, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
         pytest.param({**BEING_DELETED, **ONCE}, True, id="deleted"),
-        pytest.param({**leased(SECONDS), **ONCE}, True, id="its pod is drained"),
+        pytest.param({**leased_job(SECONDS), **ONCE}, True, id="its pod is drained"),
     ],
 )
 @pytest.mark.parametrize("code", [0, 1])

@@ -20,7 +20,7 @@ from hvdchart.bench.scaling import (
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.values.check_values import checked_values
-from tests.support.specs import planned
+from tests.support.specs import plan_of_nodes
 from tests.unit.hvdchart.objects import RUNNING, pod
 
 
@@ -28,7 +28,7 @@ from tests.unit.hvdchart.objects import RUNNING, pod
 def plan() -> Plan:
     """The plan of a spec whose run has a mode of its own and a spare."""
     nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
-    return planned(nodes, "launch: {mode: direct}\n")
+    return plan_of_nodes(nodes, "launch: {mode: direct}\n")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hvdchart.plan.planner import make_plan, plan_tree
 from hvdchart.spec.yaml_tree import parse_document
 from hvdchart.values.from_plan import make_values
 from hvdchart.values.plan_text import reasons
-from tests.support.specs import read
+from tests.support.specs import spec_of_nodes
 from tests.unit.archives import make_archive, make_member
 
 NODE = "{name: x, count: 2, coresPerSocket: 4}"
@@ -29,14 +29,14 @@ def plan_code(
     files: dict[str, str], command: str = "python train.py", rest: str = "", node: str = NODE
 ) -> Plan:
     """The plan of a folder's code."""
-    spec = read(node, rest)
+    spec = spec_of_nodes(node, rest)
     train = dataclasses.replace(spec.train, command=tuple(command.split()))
     code = {"code": {"archive": archive(files)}}
     return make_plan(dataclasses.replace(spec, train=train, values=code))
 
 
 def plan_jax(node: str) -> Plan:
-    spec = read(node)
+    spec = spec_of_nodes(node)
     return make_plan(
         dataclasses.replace(spec, train=dataclasses.replace(spec.train, framework="jax"))
     )
@@ -237,7 +237,7 @@ def test_torch_needs_no_mpi_unless_the_spec_says_otherwise(
 )
 def test_accelerate_starts_with_mpi_on_cpus(node: str, mode: str) -> None:
     """It prefers MPI there: each rank that mpirun has not started would train alone."""
-    spec = read(node)
+    spec = spec_of_nodes(node)
     for named in ("torch", None):
         train = dataclasses.replace(spec.train, command=("python", "a.py"), framework=named)
         code = {"code": {"files": {"a.py": "import torch.distributed\nimport accelerate"}}}
@@ -271,7 +271,7 @@ def test_framework_mpi_of_the_spec_is_not_started_without_mpi() -> None:
 
 
 def test_framework_of_the_spec_counts_before_what_the_code_names() -> None:
-    spec = read(NODE)
+    spec = spec_of_nodes(NODE)
     train = dataclasses.replace(spec.train, command=("python", "train.py"), framework="torch")
     values = {"code": {"archive": archive({"train.py": MPI_BACKEND})}}
     framework = make_plan(dataclasses.replace(spec, train=train, values=values)).framework
@@ -305,5 +305,5 @@ def test_ranks_of_jax_on_gpus_are_not_started_in_advance() -> None:
     ids=["no base64", "no archive"],
 )
 def test_code_that_cannot_be_read_says_nothing(archive: str) -> None:
-    spec = dataclasses.replace(read(NODE), values={"code": {"archive": archive}})
+    spec = dataclasses.replace(spec_of_nodes(NODE), values={"code": {"archive": archive}})
     assert make_plan(spec).framework.name is None

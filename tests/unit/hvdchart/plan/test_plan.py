@@ -13,14 +13,14 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.plan_text import document
-from tests.support.specs import planned, read
+from tests.support.specs import plan_of_nodes, spec_of_nodes
 
 STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
 
 
 def plan_group(group: str, rest: str = "") -> Plan:
     """The plan of two nodes."""
-    return planned(f"{{name: x, count: 2, {group}}}", rest)
+    return plan_of_nodes(f"{{name: x, count: 2, {group}}}", rest)
 
 
 def plan_with_state(group: str, state: str) -> Plan:
@@ -46,7 +46,7 @@ def test_bfloat16_is_off_by_default() -> None:
 
 
 def test_bfloat16_of_a_group_overrides_that_of_all() -> None:
-    new, old = planned(
+    new, old = plan_of_nodes(
         "{name: new, count: 1, coresPerSocket: 8},"
         "{name: old, count: 1, coresPerSocket: 8, tuning: {bfloat16: false}}",
         "tuning: {bfloat16: true}",
@@ -229,7 +229,7 @@ STATIC = "cpuManager: static, memory: 8Gi, coresPerSocket: "
     ],
 )
 def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
-    assert planned(nodes).launching.binding == binding
+    assert plan_of_nodes(nodes).launching.binding == binding
 
 
 @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
 )
 def test_binding_depends_on_the_launch_mode(launch: str, to: str) -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
-    assert planned(node, f"launch: {{{launch}}}").launching.binding.to == to
+    assert plan_of_nodes(node, f"launch: {{{launch}}}").launching.binding.to == to
 
 
 def test_binding_of_the_options_is_the_only_one() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
-    plan = planned(node, "launch: {options: [--bind-to, socket]}")
+    plan = plan_of_nodes(node, "launch: {options: [--bind-to, socket]}")
     assert plan.launching.binding == Binding("none")
 
 
@@ -376,7 +376,7 @@ def test_plan_warns(nodes: str, rest: str, says: str) -> None:
 def test_slices_of_one_gpu_cause_no_warning_if_nccl_takes_them() -> None:
     """NCCL 2.30 and newer can."""
     nodes = "{name: x, count: 1, gpus: 7, gpuResource: nvidia.com/mig-1g.5gb}"
-    spec = read(nodes)
+    spec = spec_of_nodes(nodes)
     assert any("MIG slices" in warning for warning in make_plan(spec).warnings)
     train = replace(spec.train, env={"NCCL_MULTI_RANK_GPU_ENABLE": "1"})
     assert "MIG slices" not in " ".join(make_plan(replace(spec, train=train)).warnings)

@@ -19,7 +19,7 @@ from hvdchart.run.helm_process import WAITING
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
-from tests.support.specs import planned
+from tests.support.specs import plan_of_nodes
 from tests.unit.hvdchart.objects import OWN_CHART
 
 LOCAL = str(Path(__file__).parents[4] / "values" / "local.spec.yaml")
@@ -110,7 +110,7 @@ MESSAGES = {
 @pytest.mark.parametrize(("message", "remedy"), MESSAGES.items())
 def test_each_known_failure_has_a_remedy(helm: StubProgram, message: str, remedy: str) -> None:
     helm.answer("upgrade", errors=f"{message}\n", code=1)
-    values = checked_values(planned("{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}"))
+    values = checked_values(plan_of_nodes("{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}"))
     with pytest.raises(HelmError) as raised:
         upgrade_release("run", "team", values, Helm())
     text = str(raised.value)

@@ -12,7 +12,7 @@ from hvdchart.errors import SpecError
 from hvdchart.quantity import GI, MI
 from hvdchart.spec import topology
 from hvdchart.spec.load import parse_spec
-from tests.support.specs import read
+from tests.support.specs import spec_of_nodes
 
 GOOD = """\
 apiVersion: hvdchart/v1
@@ -210,7 +210,7 @@ STATIC = "coresPerSocket: 4, cpuManager: static"
     ],
 )
 def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
-    read(f"{{name: x, count: 2, {group}}}", rest)
+    spec_of_nodes(f"{{name: x, count: 2, {group}}}", rest)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_spec_beyond_the_limit_is_refused(
     group: str, rest: str, path: str, values: list[str]
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        read(f"{{name: x, count: 2, {group}}}", rest)
+        spec_of_nodes(f"{{name: x, count: 2, {group}}}", rest)
     assert caught.value.path == path
     assert [value for value in values if value not in str(caught.value)] == []
 
@@ -278,7 +278,7 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
 
     def read_with(length: int) -> None:
         run = "r" * (length if path == "name" else 30)
-        read(f"{{name: x, count: 2, {group.replace('NAME', 'g' * length)}}}", name=run)
+        spec_of_nodes(f"{{name: x, count: 2, {group.replace('NAME', 'g' * length)}}}", name=run)
 
     read_with(longest)
     with pytest.raises(SpecError) as caught:
@@ -291,7 +291,7 @@ def test_a_queue_leaves_less_room_for_the_name(values: str, longest: int) -> Non
     """As the chart has it: Kueue's label has two hashes."""
 
     def read_with(length: int) -> None:
-        read("{name: x, count: 2, gpus: 1}", f"values: {{{values}}}", "r" * length)
+        spec_of_nodes("{name: x, count: 2, gpus: 1}", f"values: {{{values}}}", "r" * length)
 
     read_with(longest)
     with pytest.raises(SpecError, match=f" {longest} ") as caught:
@@ -341,7 +341,7 @@ def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
 def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
     group: str, rest: str, slots: int
 ) -> None:
-    spec = read(f"{{name: x, count: 1, {group}}}", rest)
+    spec = spec_of_nodes(f"{{name: x, count: 1, {group}}}", rest)
     assert topology.slots(spec.nodes[0], spec) == slots
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.values.check_values import checked_values
-from tests.support.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
+from tests.support.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values_of_text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_all_values_that_the_chart_refuses_are_reported_at_once(
     text: str, paths: list[str]
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        values(f"{NODE}values: {text}\n")
+        values_of_text(f"{NODE}values: {text}\n")
     assert [error.path for error in caught.value.errors] == paths
 
 
@@ -110,7 +110,7 @@ def test_limit_below_the_request_is_refused(text: str, paths: list[str]) -> None
     """Kubernetes would refuse the pods."""
     found: list[str] = []
     try:
-        values(f"{NODE}values: {text}\n")
+        values_of_text(f"{NODE}values: {text}\n")
     except SpecError as error:
         found = [each.path for each in error.errors]
     assert found == paths

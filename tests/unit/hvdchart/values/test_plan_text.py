@@ -14,7 +14,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec
 from hvdchart.values.plan_text import document, tables
 from hvdchart.values.render import render_values
-from tests.support.specs import planned
+from tests.support.specs import plan_of_nodes
 
 VALUES = Path(__file__).parents[4] / "values"
 SPECS = sorted(VALUES.glob("*.spec.yaml"))
@@ -94,6 +94,6 @@ def test_tables_show_the_plan(part: str) -> None:
 
 def test_tables_show_the_binding_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
-    text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))
+    text = printed(*tables(plan_of_nodes(node, "launch: {options: [--tag-output]}")))
     for part in ("bound to core", "3 cores per rank", "2 ranks per socket", "--tag-output"):
         assert part in text

@@ -15,11 +15,11 @@ from hvdchart.values.from_plan import explain
 from hvdchart.values.merge import merged_groups
 from hvdchart.values.plan_text import document
 from hvdchart.values.render import dump, render_values
-from tests.support.specs import NAMED, NODE, plan_text, values
+from tests.support.specs import NAMED, NODE, plan_text, values_of_text
 
 
 def test_null_deletes_a_planned_value() -> None:
-    rendered = values(
+    rendered = values_of_text(
         NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}}\n"
     )
     assert rendered["worker"]["nodeSelector"] == {}
@@ -28,7 +28,7 @@ def test_null_deletes_a_planned_value() -> None:
 
 def test_null_stays_for_a_default_of_the_chart() -> None:
     security: dict[str, Any] = {"runAsUser": None, "seccompProfile": {"type": None}}
-    rendered = values(
+    rendered = values_of_text(
         NODE + "values: {podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}\n"
     )
     assert rendered["podSecurityContext"] == security
@@ -144,7 +144,7 @@ def test_master_does_not_go_to_nodes_that_are_taken_away(
 
 
 def test_volume_is_mounted_in_all_groups_or_in_some() -> None:
-    of_two_groups = values(
+    of_two_groups = values_of_text(
         "nodes: [{name: a, count: 1, coresPerSocket: 1}, {name: b, count: 1, gpus: 1}]\n"
         "volumes: {data: {pvc: d, groups: [b]}, output: {pvc: o, groups: [b, a]}}\n"
     )
@@ -184,7 +184,7 @@ def test_text_that_helm_would_read_as_another_type_is_quoted(word: str) -> None:
     ],
 )
 def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> None:
-    assert values(f"{NODE}{block}\n").get(key) == expected
+    assert values_of_text(f"{NODE}{block}\n").get(key) == expected
 
 
 WORKER: dict[str, Any] = {
