@@ -116,14 +116,14 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
         say(f"epoch {epoch + 1}/{options.epochs}: loss {float(loss):.4f}")
 
     # Replicated arrays: each process has a whole copy.
-    own = jax.tree.map(lambda array: np.asarray(array.addressable_data(0)), weights)
-    predicted = np.asarray(predict(own, images[:HELD_OUT])).argmax(1)
+    local_weights = jax.tree.map(lambda array: np.asarray(array.addressable_data(0)), weights)
+    predicted = np.asarray(predict(local_weights, images[:HELD_OUT])).argmax(1)
     right = predicted == labels[:HELD_OUT]
     return {
         "accuracy": round(float(right.mean()), 4),
         "ranks": jax.process_count(),
         "devices": jax.device_count(),
-        "ranks_agree": processes_agree(own),
+        "ranks_agree": processes_agree(local_weights),
     }
 
 

@@ -58,9 +58,9 @@ class Shards:
                 f"{folder}: {len(files)} shards for {size} ranks, each of which needs one: write "
                 f"{size} or more, or train with fewer ranks"
             )
-        own = files[rank::size]
-        records = sum(count_records(file) for file in own)
-        return cls(tuple(str(file) for file in own), rank, records)
+        own_files = files[rank::size]
+        records = sum(count_records(file) for file in own_files)
+        return cls(tuple(str(file) for file in own_files), rank, records)
 
     def steps(self, batch_size: int) -> int:
         """Return how many whole batches this rank has; other ranks may have more or fewer.

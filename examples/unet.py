@@ -160,13 +160,13 @@ def measure(model: keras.Model, held_out: np.ndarray, batch_size: int) -> dict[s
     mine = held_out[hvd.rank() :: hvd.size()]
     for start in range(0, len(mine), batch_size):
         scans, masks = split(mine[start : start + batch_size])
-        found = model.predict_on_batch(scans) > 0.5
+        predicted = model.predict_on_batch(scans) > 0.5
         truth = masks > 0.5
         counts += [
-            (found & truth).sum(),
-            (found & ~truth).sum(),
-            (~found & truth).sum(),
-            (~found & ~truth).sum(),
+            (predicted & truth).sum(),
+            (predicted & ~truth).sum(),
+            (~predicted & truth).sum(),
+            (~predicted & ~truth).sum(),
         ]
     hit, false_alarm, missed, rest = map(float, hvd.allreduce(tf.constant(counts), op=hvd.Sum))
     return {

@@ -237,8 +237,8 @@ def read_shards(folder: Path, rank: int, size: int) -> tuple[list[np.ndarray], n
             f"{folder}: {len(names)} shards for {size} ranks, each of which needs one: convert the "
             f"data with --shards {size} or more, or train with fewer ranks"
         )
-    own = [read(folder / name, files[name]) for name in names[rank::size]]
-    return own, read(folder / "test.npy", files["test.npy"])
+    own_cases = [read(folder / name, files[name]) for name in names[rank::size]]
+    return own_cases, read(folder / "test.npy", files["test.npy"])
 
 
 def read(file: Path, expected: dict[str, int]) -> np.ndarray:

@@ -88,10 +88,10 @@ def exit_codes() -> str:
 
 
 def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
-    for one in kind.__subclasses__():
-        if one.__module__ == "hvdchart.errors":
-            yield one
-            yield from _subclasses(one)
+    for subclass in kind.__subclasses__():
+        if subclass.__module__ == "hvdchart.errors":
+            yield subclass
+            yield from _subclasses(subclass)
 
 
 def created_events() -> set[str]:

@@ -188,7 +188,11 @@ def look(script: Path) -> dict[str, Any]:
         time.sleep(1.5)
         with ThreadPoolExecutor(len(calls)) as pool:
             return dict(
-                zip(calls, pool.map(lambda one: hvdchart(*one), calls.values()), strict=True)
+                zip(
+                    calls,
+                    pool.map(lambda arguments: hvdchart(*arguments), calls.values()),
+                    strict=True,
+                )
             )
     finally:
         uninstall("stay")

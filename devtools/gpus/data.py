@@ -87,8 +87,8 @@ def join(batch: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, list[int]
     """Return a batch of files as one tensor, which costs the training less than many, and their
     sizes.
     """
-    raw = torch.cat([one for one, _ in batch])
-    return raw, [len(one) for one, _ in batch], torch.tensor([label for _, label in batch])
+    raw = torch.cat([file for file, _ in batch])
+    return raw, [len(file) for file, _ in batch], torch.tensor([label for _, label in batch])
 
 
 def load(files: list[Path], batches: int, *, decode: bool) -> Iterable[Any]:
@@ -211,7 +211,7 @@ class Training:
         self.train((x, batch[1].cuda(non_blocking=True)))
 
     def synthetic(self, steps: int = STEPS) -> float:
-        batches = (self.fixed[each % len(self.fixed)] for each in range(5 + steps))
+        batches = (self.fixed[number % len(self.fixed)] for number in range(5 + steps))
         return rate(batches, self.train, 5, steps)
 
     def by_loader(self, use: Callable[[Any], object]) -> float:

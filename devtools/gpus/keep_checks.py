@@ -63,15 +63,15 @@ def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         yield tree
     elif isinstance(tree, (dict, list, tuple)):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors_of(each)
+        for branch in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(branch)
 
 
 def measure(name: str, size: int) -> dict[str, Any]:
     model, optimizer = make(name)
     batches = random_batches(size)
-    for each in batches:
-        train_step(model, optimizer, each)
+    for batch in batches:
+        train_step(model, optimizer, batch)
     state = keep.State(name=f"{name[:3]}-{size}", model=model, optimizer=optimizer)
     state.restore()
     calls: list[float] = []
@@ -198,8 +198,8 @@ def restore_all() -> None:
     print("RESULT", json.dumps(results), flush=True)
     shutil.rmtree(KEPT, ignore_errors=True)
     right = all(
-        one["restored what was committed"] and one["went on after step"] == STEPS_BEFORE_KILL
-        for one in results.values()
+        result["restored what was committed"] and result["went on after step"] == STEPS_BEFORE_KILL
+        for result in results.values()
     )
     sys.exit(0 if right else 1)
 

@@ -168,24 +168,24 @@ def check_training(
     **options: Any,
 ) -> str:
     """Check that Horovod's optimizer gives the weights of an optimizer without Horovod."""
-    mine = net(kind)
-    one = net(kind)
+    model = net(kind)
+    reference = net(kind)
     optimizer = hvd.DistributedOptimizer(
-        make(mine.parameters()), mine.named_parameters(), **options
+        make(model.parameters()), model.named_parameters(), **options
     )
-    hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
-    alone = make(one.parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    reference_optimizer = make(reference.parameters())
     generator = torch.Generator().manual_seed(7)
     for _ in range(steps):
         x = torch.randn(32, 64, generator=generator).cuda().to(kind)
         y = torch.randn(32, 10, generator=generator).cuda().to(kind)
         optimizer.zero_grad(set_to_none=True)
-        nn.functional.mse_loss(mine(x), y).backward()
+        nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
-        alone.zero_grad()
-        nn.functional.mse_loss(one(x), y).backward()
-        alone.step()
-    pairs = zip(mine.parameters(), one.parameters(), strict=True)
+        reference_optimizer.zero_grad()
+        nn.functional.mse_loss(reference(x), y).backward()
+        reference_optimizer.step()
+    pairs = zip(model.parameters(), reference.parameters(), strict=True)
     worst = max(float(((a - b).norm() / b.norm()).detach()) for a, b in pairs)
     assert worst < (5e-2 if kind != torch.float32 or options else 1e-5), worst
     return f"weights differ by {worst:.1e}"

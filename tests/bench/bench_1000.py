@@ -90,13 +90,13 @@ def main() -> None:
         played_nodes(namespace, max(sizes)),
     ):
         for size in sizes:
-            made = make_pods(namespace, manifests, size)
-            measured[size] = {**made.seconds}
+            created = make_pods(namespace, manifests, size)
+            measured[size] = {**created.seconds}
             if size <= MOST_HOSTS:
-                measured[size] |= launch(farm, namespace, manifests, made)
+                measured[size] |= launch(farm, namespace, manifests, created)
             measured[size]["removed"] = remove_pods(namespace, manifests)
             text = f"{phase_table(measured)}\n\n{launch_table(measured)}"
-            figures = {str(at): each for at, each in measured.items()}
+            figures = {str(at): seconds for at, seconds in measured.items()}
             publish_figures("bench-1000", "performance.md", 1, figures, text)
 
 
@@ -113,7 +113,13 @@ def phase_table(measured: Mapping[int, Figures]) -> str:
 def launch_table(measured: Mapping[int, Figures]) -> str:
     """What a launch takes, for the sizes that were launched or at least found."""
     rows = [
-        (size, *(f"{x:.1f}".removesuffix(".0") if x else "" for x in map(figures.get, LAUNCH)))
+        (
+            size,
+            *(
+                f"{figure:.1f}".removesuffix(".0") if figure else ""
+                for figure in map(figures.get, LAUNCH)
+            ),
+        )
         for size, figures in measured.items()
         if "known" in figures
     ]
@@ -224,21 +230,21 @@ def make_pods(namespace: Namespace, manifests: list[Manifest], size: int) -> Mad
 def count_pods(namespace: Namespace, workers: str) -> dict[str, int]:
     """How many pods have come how far. Each is read in its shortest form."""
     status = namespace.get("statefulset", workers).get("status", {})
-    made = status.get("replicas", 0)
+    created = status.get("replicas", 0)
     ready = status.get("readyReplicas", 0)
     # Only ready pods need no look at their nodes.
-    listed = len(endpoints(namespace)) if made else 0
+    listed = len(endpoints(namespace)) if created else 0
     waiting = 0
-    if made > ready:
+    if created > ready:
         pending = ("--field-selector=spec.nodeName=", "--output=name")
         waiting = len(namespace.kubectl("get", "pods", *pending).split())
-    return {"made": made, "ready": ready, "listed": listed, "placed": made - waiting}
+    return {"made": created, "ready": ready, "listed": listed, "placed": created - waiting}
 
 
 def endpoints(namespace: Namespace) -> dict[str, str]:
     """The addresses of the pods that the EndpointSlices have, by the pods' names."""
-    each = '{range .items[*].endpoints[*]}{.targetRef.name}={.addresses[0]}{"\\n"}{end}'
-    text = namespace.kubectl("get", "endpointslices", f"--output=jsonpath={each}")
+    form = '{range .items[*].endpoints[*]}{.targetRef.name}={.addresses[0]}{"\\n"}{end}'
+    text = namespace.kubectl("get", "endpointslices", f"--output=jsonpath={form}")
     return dict(line.split("=") for line in text.split())
 
 
@@ -258,17 +264,17 @@ def remove_pods(namespace: Namespace, manifests: list[Manifest]) -> float:
     return seconds
 
 
-def launch(farm: Farm, namespace: Namespace, manifests: list[Manifest], made: Made) -> Figures:
+def launch(farm: Farm, namespace: Namespace, manifests: list[Manifest], created: Made) -> Figures:
     """Run the master; what it took. With too many hosts, it ends when it knows them."""
     run = run_settings(manifests)
     (group,) = run["groups"]
-    hosts = len(made.addresses)
+    hosts = len(created.addresses)
     # Each size is a run of its own, which the record of the one before does not end.
     run["id"] = f"{run['id']}-{hosts}"
     group.update(number=hosts, maximum=hosts)
     if hosts > MOST_LAUNCHED:
         run.update(mode="custom", args=["true"], allow_idle_workers=True)
-    names = {f"{pod}.{run['service']}": where for pod, where in made.addresses.items()}
+    names = {f"{pod}.{run['service']}": where for pod, where in created.addresses.items()}
     master = farm.add_master(f"master-{hosts}", names)
     server = account(namespace, master.root / "account", one(manifests, "ServiceAccount"))
     log = master.root / "log"
@@ -310,8 +316,10 @@ def requests(namespace: Namespace) -> float:
     to the pods, nobody else asks.
     """
     text = namespace.kubectl("get", "--raw", "/metrics")
-    found = re.findall(r'^apiserver_request_total{.*resource="(\w+)".*} (\S+)$', text, re.MULTILINE)
-    return sum(float(count) for resource, count in found if resource in ASKED)
+    counts = re.findall(
+        r'^apiserver_request_total{.*resource="(\w+)".*} (\S+)$', text, re.MULTILINE
+    )
+    return sum(float(count) for resource, count in counts if resource in ASKED)
 
 
 def mpi_variables() -> dict[str, str]:

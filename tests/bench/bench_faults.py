@@ -250,21 +250,21 @@ def measure(
 ) -> Iterator[None]:
     """Measure the parts, and yield after each figure that is added to what is measured."""
     for short, contestant in chosen.items():
-        own = measured.setdefault(short, {})
-        own |= {"name": contestant.name, "version": contestant.version}
+        results = measured.setdefault(short, {})
+        results |= {"name": contestant.name, "version": contestant.version}
         if "start" in options.parts:
-            own["start"] = {**about(), "turns": []}
+            results["start"] = {**about(), "turns": []}
     for short in in_turns([*chosen], options.turns if "start" in options.parts else 0):
         measured[short]["start"]["turns"].append(measure_start(chosen[short]))
         print(short, measured[short]["start"]["turns"][-1], flush=True)
         yield
     for short, contestant in chosen.items():
         if "each" in options.parts:
-            each: dict[str, Any] = {**about(), "calm": measure_calm(contestant), "faults": {}}
-            measured[short]["each"] = each
-            print(contestant.name, each["calm"], flush=True)
+            by_fault: dict[str, Any] = {**about(), "calm": measure_calm(contestant), "faults": {}}
+            measured[short]["each"] = by_fault
+            print(contestant.name, by_fault["calm"], flush=True)
             for name in FAULTS:
-                each["faults"][name] = measure_fault(contestant, name)._asdict()
+                by_fault["faults"][name] = measure_fault(contestant, name)._asdict()
                 yield
         if "storm" in options.parts:
             measured[short]["storm"] = {**about(), **measure_storm(contestant, options)}
@@ -291,9 +291,9 @@ def main() -> None:
         contestants = everyone(namespace)
         chosen = choose_contestants(options.only, contestants)
         controllers = []
-        if any(isinstance(each, MpiOperator) for each in chosen.values()):
+        if any(isinstance(contestant, MpiOperator) for contestant in chosen.values()):
             controllers.append(mpi_operator())
-        if any(isinstance(each, Trainer) for each in chosen.values()):
+        if any(isinstance(contestant, Trainer) for contestant in chosen.values()):
             controllers += trainer_controllers()
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
@@ -301,7 +301,9 @@ def main() -> None:
             in_storm = figures.storm_table(known)
             start = figures.start_table(known)
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
-            turns = max(len(each.get("start", {}).get("turns", ())) for each in known.values())
+            turns = max(
+                len(results.get("start", {}).get("turns", ())) for results in known.values()
+            )
             if publish_figures(
                 "bench-faults",
                 "performance.md",
@@ -310,9 +312,9 @@ def main() -> None:
                 "\n\n".join(filter(None, text)),
             ):
                 write_section("bench-faults", "comparison.md", figures.selection_table(known))
-            storms = [each for each in known.values() if "curve" in each.get("storm", {})]
+            storms = [results for results in known.values() if "curve" in results.get("storm", {})]
             if storms:
-                curves = {each["name"]: each["storm"]["curve"] for each in storms}
+                curves = {results["name"]: results["storm"]["curve"] for results in storms}
                 PICTURE.write_text(
                     draw_curves("Steps in a storm of faults", "steps that count", curves)
                 )

@@ -202,11 +202,11 @@ def measure(contestant: Contestant, lost: str) -> dict[str, Outcome]:
 
 def as_cell(changes: Sequence[Outcome]) -> str:
     """The median of the seconds with their range, and the steps that were made again."""
-    seconds = [each.seconds for each in changes if each.seconds is not None]
+    seconds = [change.seconds for change in changes if change.seconds is not None]
     if len(seconds) < len(changes):
         return f"{len(changes) - len(seconds)} of {len(changes)} did not go on in {LIMIT:.0f} s"
     middle = statistics.median(seconds)
-    again = max(each.again for each in changes)
+    again = max(change.again for change in changes)
     return f"{middle:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), {again} steps again"
 
 
@@ -235,7 +235,7 @@ def main() -> None:
             measured.setdefault(contestant.name, []).append(measure(contestant, lost))
     versions = f"{Chart.version}; PyTorch of the image examples-pytorch; {Trainer.version}."
     figures: dict[str, Any] = {
-        name: [{key: each._asdict() for key, each in turn.items()} for turn in turns]
+        name: [{key: outcome._asdict() for key, outcome in turn.items()} for turn in turns]
         for name, turns in measured.items()
     }
     text = f"{versions}\n\n{sizes_table(measured)}"

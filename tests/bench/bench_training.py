@@ -99,13 +99,13 @@ class Comparison:
 
     def rows(self, speeds: Mapping[str, list[float]]) -> Iterator[tuple[str, ...]]:
         base, *_ = speeds.values()
-        for name, own in speeds.items():
-            shares = [speed / first for first, speed in zip(base, own, strict=True)]
+        for name, own_speeds in speeds.items():
+            shares = [speed / first for first, speed in zip(base, own_speeds, strict=True)]
             goal = self.goals.get(name)
             yield (
                 f"{self.title}, {name}",
-                f"{statistics.fmean(own):.2f}",
-                "" if own is base else as_share(shares),
+                f"{statistics.fmean(own_speeds):.2f}",
+                "" if own_speeds is base else as_share(shares),
                 f"{goal:.1%}: {judge_figures(shares, goal)}" if goal else "",
             )
 

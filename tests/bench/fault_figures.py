@@ -67,10 +67,12 @@ def longest_pause(steps: Sequence[TimedStep], at: float) -> Outcome:
 
 def find_named_lines(reported: str, who: Sequence[str], how: str) -> str:
     """The lines of a text that name somebody and, nearby, what has happened; or nothing."""
-    one = f"(?:{'|'.join(who)})"
+    somebody = f"(?:{'|'.join(who)})"
     near = r"[^\0]{0,300}?"
-    found = re.search(f".*{one}{near}(?:{how}).*|.*(?:{how}){near}{one}.*", reported, re.IGNORECASE)
-    return found[0] if found else ""
+    match = re.search(
+        f".*{somebody}{near}(?:{how}).*|.*(?:{how}){near}{somebody}.*", reported, re.IGNORECASE
+    )
+    return match[0] if match else ""
 
 
 def training_progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, Any]:
@@ -105,38 +107,44 @@ def start_table(measured: Mapping[str, Any]) -> str:
     imports = 0.0
     if alone := measured.get("bare", {}).get("start", {}).get("turns"):
         imports = statistics.median(turn["imported"] - turn["rank"] for turn in alone)
-    for each in measured.values():
-        turns = each.get("start", {}).get("turns", [])
+    for results in measured.values():
+        turns = results.get("start", {}).get("turns", [])
         total = [turn["allreduce"] for turn in turns]
         beyond = f"{statistics.median(total) - imports:.2f}" if turns and imports else ""
         began = as_range(total) if turns else NOT_MEASURED
-        calm = each.get("each", {}).get("calm")
+        calm = results.get("each", {}).get("calm")
         step = (f"{1000 * calm['step']:.1f}", calm["pods"]) if calm else ("", "")
-        rows.append((each["name"], began, beyond, *step))
+        rows.append((results["name"], began, beyond, *step))
     head = ("", "Start to the first allreduce, s", "beyond the import, s", "a step, ms", "pods")
     return markdown_table(head, rows)
 
 
 def fault_tables(measured: Mapping[str, Any]) -> str:
     """Each fault once: what it cost, and what a person was told."""
-    done = [each for each in measured.values() if "each" in each]
+    done = [results for results in measured.values() if "each" in results]
     if not done:
         return ""
-    faults = [each["each"]["faults"] for each in done]
-    made = [name for name in NAMED_BY if any(name in of for of in faults)]
+    faults = [results["each"]["faults"] for results in done]
+    names = [name for name in NAMED_BY if any(name in outcomes for outcomes in faults)]
     cost = [
-        (each["name"], *(seconds_cell(of[name]) if name in of else "" for name in made))
-        for each, of in zip(done, faults, strict=True)
+        (
+            results["name"],
+            *(seconds_cell(outcomes[name]) if name in outcomes else "" for name in names),
+        )
+        for results, outcomes in zip(done, faults, strict=True)
     ]
     causes = [
         (
-            each["name"],
-            *(("yes" if of[name]["cause"] else "no") if name in of else "" for name in made),
+            results["name"],
+            *(
+                ("yes" if outcomes[name]["cause"] else "no") if name in outcomes else ""
+                for name in names
+            ),
         )
-        for each, of in zip(done, faults, strict=True)
+        for results, outcomes in zip(done, faults, strict=True)
     ]
-    first = markdown_table(("Seconds without a step (steps made again)", *made), cost)
-    return f"{first}\n\n{markdown_table(('The cause is named', *made), causes)}"
+    first = markdown_table(("Seconds without a step (steps made again)", *names), cost)
+    return f"{first}\n\n{markdown_table(('The cause is named', *names), causes)}"
 
 
 def longest(storm: Mapping[str, Any]) -> str:
@@ -149,14 +157,14 @@ def selection_table(measured: Mapping[str, Any]) -> str:
     """What a reader of the comparison needs: a row for each way that a user may choose."""
     rows = []
     for short in SELECTED:
-        each = measured.get(short, {})
-        turns = each.get("start", {}).get("turns", [])
-        storm = each.get("storm", {})
+        results = measured.get(short, {})
+        turns = results.get("start", {}).get("turns", [])
+        storm = results.get("storm", {})
         start = statistics.median(turn["allreduce"] for turn in turns) if turns else None
         if start or storm.get("faults"):
             rows.append(
                 (
-                    each["name"],
+                    results["name"],
                     f"{start:.2f}" if start else NOT_MEASURED,
                     f"{100 * storm['effective']:.1f}" if storm.get("faults") else NOT_MEASURED,
                     longest(storm) if storm.get("faults") else NOT_MEASURED,
@@ -173,14 +181,14 @@ def selection_table(measured: Mapping[str, Any]) -> str:
 
 def storm_table(measured: Mapping[str, Any]) -> str:
     """What a storm cost: the share of the time that counts, and what the faults took."""
-    storms = [each for each in measured.values() if each.get("storm", {}).get("faults")]
+    storms = [results for results in measured.values() if results.get("storm", {}).get("faults")]
     rows = []
-    for each in storms:
-        storm = each["storm"]
+    for results in storms:
+        storm = results["storm"]
         paused = [LIMIT if seconds is None else seconds for _, seconds, _ in storm["faults"]]
         rows.append(
             (
-                each["name"],
+                results["name"],
                 f"{100 * storm['effective']:.1f}",
                 len(paused),
                 f"{statistics.median(paused):.1f}",
@@ -203,15 +211,15 @@ def storm_table(measured: Mapping[str, Any]) -> str:
 
 def sources(measured: Mapping[str, Any]) -> str:
     """Which versions were measured, when and at which commits."""
-    versions = dict.fromkeys(each["version"] for each in measured.values())
+    versions = dict.fromkeys(results["version"] for results in measured.values())
     parts = [
-        each[part]
-        for each in measured.values()
+        results[part]
+        for results in measured.values()
         for part in ("start", "each", "storm")
-        if part in each
+        if part in results
     ]
     commits = sorted({part["commit"] for part in parts})
-    storm = next((each["storm"] for each in measured.values() if "storm" in each), None)
+    storm = next((results["storm"] for results in measured.values() if "storm" in results), None)
     loads = sorted(part["load"] for part in parts)
     text = f"Versions: {', '.join(versions)}. Measured at {', '.join(commits)}"
     text += f", with a load average of {loads[0]:.1f} to {loads[-1]:.1f} before each part."

@@ -66,8 +66,8 @@ def naive(folder: Path) -> Any:
         return tf.image.resize(image, (SIZE, SIZE)) / 255.0, entry["image/class/label"]
 
     records = tf.data.TFRecordDataset(sorted(map(str, folder.glob("*.tfrecord"))))
-    own = records.shard(hvd.size(), hvd.rank()).shuffle(IMAGES).repeat()
-    return own.map(decode).batch(BATCH, drop_remainder=True)
+    own_records = records.shard(hvd.size(), hvd.rank()).shuffle(IMAGES).repeat()
+    return own_records.map(decode).batch(BATCH, drop_remainder=True)
 
 
 def batches_of(source: str, folder: Path) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:

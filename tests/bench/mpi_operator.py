@@ -76,7 +76,7 @@ def with_output(spec: dict[str, Any], output: Path | None) -> dict[str, Any]:
     mount = {"volumeMounts": [{"name": "output", "mountPath": "/output"}]}
     return {
         **spec,
-        "containers": [{**each, **mount} for each in spec["containers"]],
+        "containers": [{**container, **mount} for container in spec["containers"]],
         "volumes": [{"name": "output", "hostPath": {"path": str(output)}}],
     }
 

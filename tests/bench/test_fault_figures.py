@@ -76,8 +76,11 @@ def contestant(name: str, start: float | None, *faults: tuple[str, float | None,
         measured["start"] = {"turns": [{"allreduce": start}, {"allreduce": start + 0.5}]}
     if faults:
         measured["storm"] = {"effective": 0.885, "faults": faults, "again": 1, "equal": True}
-        each = {fault: {"seconds": s, "again": a, "cause": "x"} for fault, s, a in faults}
-        measured["each"] = {"faults": each}
+        outcomes = {
+            fault: {"seconds": seconds, "again": again, "cause": "x"}
+            for fault, seconds, again in faults
+        }
+        measured["each"] = {"faults": outcomes}
     return measured
 
 

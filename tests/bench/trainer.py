@@ -24,8 +24,8 @@ RUNTIME = "manifests/base/runtimes/deepspeed_distributed.yaml"
 def trainer_controllers() -> list[Controller]:
     """The controllers of Trainer and of JobSet, which it needs."""
     jobset = module_folder(FOLDER, JOBSET)
-    own = module_folder(FOLDER, TRAINER)
-    manager = own / "manifests/base/manager/controller_manager_config.yaml"
+    folder = module_folder(FOLDER, TRAINER)
+    manager = folder / "manifests/base/manager/controller_manager_config.yaml"
     config = {
         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
         "kind": "Configuration",
@@ -43,8 +43,8 @@ def trainer_controllers() -> list[Controller]:
     config = {**yaml.safe_load(manager.read_text()), "certManagement": {"enable": False}}
     own_controller = Controller(
         "trainer",
-        crds=[*(own / "manifests/base/crds").glob("trainer.*.yaml")],
-        webhooks=own / "manifests/base/webhook/manifests.yaml",
+        crds=[*(folder / "manifests/base/crds").glob("trainer.*.yaml")],
+        webhooks=folder / "manifests/base/webhook/manifests.yaml",
         port=9444,
         config={**config, **ALONE},
     )
@@ -98,6 +98,6 @@ class Trainer(Contestant):
     def _complete(self, job: dict[str, Any], output: Path | None) -> None:
         job["backoffLimit"] = MOST_FAULTS
         pod = with_output(job["template"]["spec"], output)
-        for each in pod["containers"]:
-            each |= {"image": self.image, "imagePullPolicy": "IfNotPresent"}
+        for container in pod["containers"]:
+            container |= {"image": self.image, "imagePullPolicy": "IfNotPresent"}
         job["template"]["spec"] = pod

@@ -119,12 +119,12 @@ def scale_down_and_up(namespace: Namespace, values: Values, again: int = 0) -> N
     namespace.assert_completes("hvd")
     log = namespace.log("hvd")
     assert f"DONE {SIZES}" in log
-    made = [(int(step), of, float(at)) for step, of, at in STEP.findall(log)]
-    assert all(before[0] < after[0] + again for before, after in pairwise(made))
+    steps = [(int(step), of, float(at)) for step, of, at in STEP.findall(log)]
+    assert all(before[0] < after[0] + again for before, after in pairwise(steps))
     assert len(namespace.master_pods("hvd")) == 1, "a change of size cost the master"
     namespace.wait_for_event("Shrunk", 5)
     namespace.wait_for_event("Grown", 5)
-    changes = [pair for pair in pairwise(made) if pair[0][1] != pair[1][1]]
+    changes = [pair for pair in pairwise(steps) if pair[0][1] != pair[1][1]]
     print("Seconds without a step:", [round(after[2] - before[2], 2) for before, after in changes])
 
 

@@ -65,11 +65,11 @@ def results(
     for release, (workers, slots) in LAYOUTS.items():
         namespace.install(release, values(workers, slots))
     folder = tmp_path_factory.mktemp("bare") / "output"
-    found = {"bare": on_the_bare_machine(folder)}
+    printed = {"bare": on_the_bare_machine(folder)}
     for release in LAYOUTS:
         namespace.assert_completes(release)
-        found[release] = read_result(namespace.log(release))
-    return found
+        printed[release] = read_result(namespace.log(release))
+    return printed
 
 
 class TestEqualTrainings:

@@ -60,11 +60,11 @@ class Repository:
     @classmethod
     def make(cls, folder: Path) -> Repository:
         shutil.copytree(CHART, folder / "charts" / "horovod")
-        made = cls(folder)
-        made.git("init", "--quiet", f"--initial-branch={BRANCH}")
-        made.git("add", "--all")
-        made.git("commit", "--quiet", "--message=chart")
-        return made
+        repository = cls(folder)
+        repository.git("init", "--quiet", f"--initial-branch={BRANCH}")
+        repository.git("add", "--all")
+        repository.git("commit", "--quiet", "--message=chart")
+        return repository
 
     def bump_chart(self) -> None:
         """Commit another version of the chart, whose objects are the same but for that."""
@@ -147,9 +147,9 @@ class Team(ABC):
     def remove(self) -> None:
         """Delete the tool's object, and with it the release."""
 
-    def complete(self, values: Values, own: Values) -> Values:
+    def complete(self, values: Values, changes: Values) -> Values:
         """The page's values, with those of the test."""
-        return {**values, "image": image_values(self.namespace.image), **own}
+        return {**values, "image": image_values(self.namespace.image), **changes}
 
 
 class Flux(Team):
@@ -184,7 +184,7 @@ class Flux(Team):
 @contextmanager
 def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
     artifacts = f"127.0.0.1:{find_port()}"
-    own = {
+    storage_options = {
         SOURCE_CONTROLLER: (
             f"--storage-path={folder / 'artifacts'}",
             f"--storage-addr={artifacts}",
@@ -206,7 +206,7 @@ def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
             ],
             environment={"RUNTIME_NAMESPACE": namespace.name},
         )
-        for module, options in own.items()
+        for module, options in storage_options.items()
     ]
     with running(namespace, controllers, folder):
         yield
@@ -355,8 +355,8 @@ def namespace(
     kind: Any, kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
 ) -> Iterator[Namespace]:
     """A namespace for each tool."""
-    made, _ = kind
-    name = f"{made.__name__}-{request.node.name}"
+    tool, _ = kind
+    name = f"{tool.__name__}-{request.node.name}"
     with new_namespace(name, kubeconfig, examples_image) as namespace:
         yield namespace
 
@@ -366,11 +366,11 @@ def team(
     kind: Any, namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Team]:
     """A tool that runs, and the repository that it reads."""
-    made, run = kind
+    tool, run = kind
     folder = tmp_path_factory.mktemp("team")
     repository = Repository.make(folder / "repository")
     with served(repository.folder) as url, run(namespace, folder):
-        team: Team = made(namespace, repository, url)
+        team: Team = tool(namespace, repository, url)
         yield team
         # The test may not have come to the object, or may have removed it.
         with suppress(DevtoolsError):

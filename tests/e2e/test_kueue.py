@@ -47,18 +47,22 @@ METRICS = "kueue/metrics/certs"
 
 
 @contextmanager
-def kueue(namespace: Namespace, own: Path, **configuration: Any) -> Iterator[None]:
+def kueue(namespace: Namespace, folder_of_test: Path, **configuration: Any) -> Iterator[None]:
     """Kueue, with this configuration, for the objects of one namespace; `own` is its folder.
 
     At the end of the block, the releases, and what the block has made for Kueue, are removed.
     """
     folder = module_folder("kueue", KUEUE) / "config" / "components"
-    upper = own / "upper"
-    work = own / "work"
+    upper = folder_of_test / "upper"
+    work = folder_of_test / "work"
     (upper / METRICS).parent.mkdir(parents=True)
-    (upper / METRICS).symlink_to(own / CERTIFICATES)
+    (upper / METRICS).symlink_to(folder_of_test / CERTIFICATES)
     work.mkdir()
-    config = {**CONFIGURATION, **configuration, "webhook": {"certDir": str(own / CERTIFICATES)}}
+    config = {
+        **CONFIGURATION,
+        **configuration,
+        "webhook": {"certDir": str(folder_of_test / CERTIFICATES)},
+    }
     controller = Controller(
         "kueue",
         crds=sorted((folder / "crd" / "bases").glob("*.yaml")),
@@ -69,7 +73,7 @@ def kueue(namespace: Namespace, own: Path, **configuration: Any) -> Iterator[Non
         port=find_port(),
         config=config,
     )
-    with running(namespace, [controller], own):
+    with running(namespace, [controller], folder_of_test):
         try:
             yield
         finally:
@@ -177,7 +181,7 @@ class TestRunsThatDoNotFitTogether:
     def test_each_run_is_one_entry(self, both: Namespace) -> None:
         entries = workloads(both)
         assert set(entries) == {"one", "two"}
-        counts = {each["name"]: each["count"] for each in entries["two"]["spec"]["podSets"]}
+        counts = {pods["name"]: pods["count"] for pods in entries["two"]["spec"]["podSets"]}
         assert counts == {"master": 1, "worker": 2}
 
     def test_second_run_waits_as_a_whole(self, both: Namespace) -> None:
@@ -281,18 +285,18 @@ TOPOLOGY = "kueue.x-k8s.io/podset-{}-topology"
 @pytest.fixture(scope="class")
 def racks(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A LocalQueue `team` with the nodes of two racks, on which pods are placed and never run."""
-    own = {"hvd-test": namespace.name}
+    label = {"hvd-test": namespace.name}
     room = {"cpu": "3", "memory": "64Gi", "pods": "110"}
     tolerations = [{"key": "hvd-test", "operator": "Exists"}]
     levels = [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
     with kueue(namespace, tmp_path_factory.mktemp("kueue")), ExitStack() as nodes:
         make(namespace, "Topology", namespace.name, levels=levels)
-        flavor = {"nodeLabels": own, "topologyName": namespace.name, "tolerations": tolerations}
+        flavor = {"nodeLabels": label, "topologyName": namespace.name, "tolerations": tolerations}
         make(namespace, "ResourceFlavor", namespace.name, **flavor)
         make_queue(namespace, "team", namespace.name, quota="100")
         for letter, rack in NODES.items():
             name = node_name(namespace, letter)
-            labels = {**own, RACK: rack, "kubernetes.io/hostname": name}
+            labels = {**label, RACK: rack, "kubernetes.io/hostname": name}
             nodes.enter_context(node_without_kubelet(namespace, name, labels, room, room))
         yield namespace
         remove_from_nodes_without_kubelet(namespace, "one", "two")
@@ -312,21 +316,21 @@ def in_topology(annotation: str, workers: int) -> Values:
 
 def places(namespace: Namespace, release: str, workers: int) -> list[str]:
     """The nodes of the workers, by the letters of their names, as soon as all have one."""
-    found: Mapping[int, str] = {}
+    racks_of_pods: Mapping[int, str] = {}
 
     def have_nodes() -> bool:
-        nonlocal found
+        nonlocal racks_of_pods
         key = "apps.kubernetes.io/pod-index"
         pods = [pod for pod in pods_of(namespace, release) if key in pod["metadata"]["labels"]]
-        found = {
+        racks_of_pods = {
             int(pod["metadata"]["labels"][key]): pod["spec"]["nodeName"][0]
             for pod in pods
             if "nodeName" in pod["spec"] and "deletionTimestamp" not in pod["metadata"]
         }
-        return len(found) == workers
+        return len(racks_of_pods) == workers
 
     wait_until(have_nodes, 60, f"each worker of {release} has a node", PROGRAM_PAUSE)
-    return [found[index] for index in range(workers)]
+    return [racks_of_pods[index] for index in range(workers)]
 
 
 class TestTopology:

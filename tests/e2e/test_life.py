@@ -33,8 +33,8 @@ def wait_for_training(namespace: Namespace, attempt: int) -> None:
 def generations(namespace: Namespace) -> dict[str, Any]:
     """The release's objects by uid, each with the number of times that its spec was written."""
     kinds = "jobs,statefulsets,services,configmaps,secrets,roles"
-    own = namespace.get(kinds, "--selector", "app.kubernetes.io/instance=hvd")["items"]
-    return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in own}
+    objects = namespace.get(kinds, "--selector", "app.kubernetes.io/instance=hvd")["items"]
+    return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in objects}
 
 
 def workers(namespace: Namespace) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ def ask_doctor(namespace: Namespace) -> str:
     """What doctor says of NetworkPolicies: the state of its finding."""
     words = ["doctor", "--probe-policies", namespace.image, "--namespace", namespace.name]
     done = namespace.call(sys.executable, "-m", "hvdchart", *words, "--output", "json")
-    states = {each["subject"]: each["state"] for each in json.loads(done.stdout)}
+    states = {finding["subject"]: finding["state"] for finding in json.loads(done.stdout)}
     return str(states["network policies"])
 
 

@@ -37,9 +37,9 @@ def project(namespace: Namespace, tmp_path: Path) -> Iterator[Project]:
     spec = Path(write_spec(tmp_path, namespace, ["python3", "/srv/train.py"]))
     document = {**json.loads(spec.read_text()), "image": {"repository": NAME}}
     spec.write_text(json.dumps(document))
-    made = Project(str(spec), Source(tmp_path, NAME).reference())
-    yield made
-    command = [choose_engine(None), "rmi", made.reference]
+    project = Project(str(spec), Source(tmp_path, NAME).reference())
+    yield project
+    command = [choose_engine(None), "rmi", project.reference]
     subprocess.run(command, capture_output=True, check=False)
 
 

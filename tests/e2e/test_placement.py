@@ -151,7 +151,10 @@ def refused_by_the_scheduler(namespace: Namespace) -> bool:
         for pod in namespace.get("pods")["items"]
         for condition in pod.get("status", {}).get("conditions", [])
     ]
-    return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+    return any(
+        condition["type"] == "PodScheduled" and condition["status"] == "False"
+        for condition in conditions
+    )
 
 
 @needs_pod_groups

@@ -60,7 +60,7 @@ def train(privileged: Namespace, python_image: dict[str, str], node_folder: Path
             "code": {"files": {"train.py": text, "requirements.txt": requirements}},
             "worker": {"env": [{"name": name, "value": value} for name, value in env.items()]},
             "master": {"args": ["python3", "train.py"], "backoffLimit": 1},
-            **{key: [entry for each in folders for entry in each[key]] for key in folders[0]},
+            **{key: [entry for written in folders for entry in written[key]] for key in folders[0]},
         }
         privileged.train("hvd", values)
 

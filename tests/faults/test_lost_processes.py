@@ -98,7 +98,9 @@ def test_killed_agent(training: Training) -> None:
     fault = training.run_to(FAULT_AT, STEPS)
     # The supervisors of the agent are forks of it, with its command line.
     main = training.process(1, command="worker/main.py")
-    (agent,) = [one for one in main.children() if "worker/agent.py" in " ".join(one.cmdline())]
+    (agent,) = [
+        process for process in main.children() if "worker/agent.py" in " ".join(process.cmdline())
+    ]
     # The next container has the same volume, and gives its processes the same numbers: a daemon of
     # Open MPI must not find the folder of one with its own.
     temporary = Path(f"/proc/{main.pid}/root/tmp")

@@ -44,8 +44,8 @@ def tensorflow() -> Training:
     def make_state(**more: Any) -> Any:
         return hvd.elastic.TensorFlowKerasState(model, optimizer, **more)
 
-    def add(total: Any, one: Any) -> None:
-        total.assign_add(one)
+    def add(total: Any, share: Any) -> None:
+        total.assign_add(share)
 
     full = tf.errors.UnknownError(None, None, "no space left on device")
     return Training(hvd, totals, make_state, tf.ones_like, add, full)
@@ -94,8 +94,8 @@ def main() -> None:
             if state.step == LOST_AT and len(state.worlds) == 1 and hvd.rank() == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             ones = hvd.grouped_allreduce([training.ones_like(total) for total in totals])
-            for total, one in zip(totals, ones, strict=True):
-                training.add(total, one)
+            for total, share in zip(totals, ones, strict=True):
+                training.add(total, share)
             state.step += 1
             if state.step % COMMIT_EVERY == 0:
                 state.commit()

@@ -51,20 +51,20 @@ class Extra(Counts):
 
 def model() -> nn.Sequential:
     torch.manual_seed(1)
-    made = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Linear(4, 2))
-    return made.to(memory_format=torch.channels_last)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Linear(4, 2))
+    return network.to(memory_format=torch.channels_last)
 
 
 def tied() -> nn.Sequential:
-    made = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    made[1].weight = made[0].weight
-    return made
+    network = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    network[1].weight = network[0].weight
+    return network
 
 
 def change_values(part: Part) -> None:
     with torch.no_grad():
-        for each in part.parameters():
-            each.add_(1)
+        for parameter in part.parameters():
+            parameter.add_(1)
 
 
 def replace_parameter(part: Part) -> None:
@@ -107,16 +107,17 @@ def step(part: Part) -> None:
 
 def optimizer(make: Callable[[Any], Part]) -> Callable[[], Part]:
     def build() -> Part:
-        made = make([*model().parameters()])
-        step_of(made)
-        return made
+        part = make([*model().parameters()])
+        step_of(part)
+        return part
 
     return build
 
 
 def step_of(part: Part) -> None:
-    for number, each in enumerate(each for group in part.param_groups for each in group["params"]):
-        each.grad = torch.full_like(each, number + 1.0)
+    parameters = (parameter for group in part.param_groups for parameter in group["params"])
+    for number, parameter in enumerate(parameters):
+        parameter.grad = torch.full_like(parameter, number + 1.0)
     part.step()
 
 
@@ -158,10 +159,13 @@ CASES: dict[str, tuple[Callable[[], Part], Callable[[Part], None]]] = {
     "a state of a module's own": (Extra, step),
     "optimizer: a step of Adam": (optimizer(adam), step_of),
     "optimizer: a step of SGD": (
-        optimizer(lambda each: torch.optim.SGD(each, 0.1, momentum=0.9)),
+        optimizer(lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9)),
         step_of,
     ),
-    "optimizer: without a state": (optimizer(lambda each: torch.optim.SGD(each, 0.1)), step_of),
+    "optimizer: without a state": (
+        optimizer(lambda parameters: torch.optim.SGD(parameters, 0.1)),
+        step_of,
+    ),
     "optimizer: other options": (optimizer(adam), change_options),
     "optimizer: a new group": (optimizer(adam), add_group),
     "optimizer: a state that was loaded": (optimizer(adam), replace_state),
@@ -169,14 +173,14 @@ CASES: dict[str, tuple[Callable[[], Part], Callable[[Part], None]]] = {
 }
 
 
-def is_alike(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return bool(one.shape == other.shape and torch.equal(one, other))
-    if isinstance(one, dict):
-        return [*one] == [*other] and all(is_alike(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(is_alike, one, other))
-    return bool(one == other)
+def is_alike(state: Any, other: Any) -> bool:
+    if isinstance(state, torch.Tensor):
+        return bool(state.shape == other.shape and torch.equal(state, other))
+    if isinstance(state, dict):
+        return [*state] == [*other] and all(is_alike(state[key], other[key]) for key in state)
+    if isinstance(state, (list, tuple)):
+        return len(state) == len(other) and all(map(is_alike, state, other))
+    return bool(state == other)
 
 
 def find_difference(build: Callable[[], Part], change: Callable[[Part], None]) -> str:

@@ -47,14 +47,14 @@ def start(launch: int, size: int, steps: int) -> list[Any]:
     """Start processes; where they went on, and their digests."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    given = {"SIZE": size, "STEPS": steps, "PORT": port, "HVD_FENCE": launch, "LOCAL_RANK": 0}
-    given |= {"HVD_RUN_ID": "one", "HVD_ATTEMPT": 1}
+    variables = {"SIZE": size, "STEPS": steps, "PORT": port, "HVD_FENCE": launch, "LOCAL_RANK": 0}
+    variables |= {"HVD_RUN_ID": "one", "HVD_ATTEMPT": 1}
     # Of what a process has of an array, each of its devices has a part.
-    given |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    variables |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     processes = []
     for number in range(size):
         place = {"RANK": number, "HVD_KEEP": FOLDER / f"worker-{number}"}
-        env = os.environ | {name: str(value) for name, value in (given | place).items()}
+        env = os.environ | {name: str(value) for name, value in (variables | place).items()}
         processes.append(
             subprocess.Popen(
                 [sys.executable, *sys.argv], env=env, stdout=subprocess.PIPE, text=True
@@ -63,8 +63,8 @@ def start(launch: int, size: int, steps: int) -> list[Any]:
     printed = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         sys.exit(f"attempt {launch} has failed")
-    found: list[Any] = json.loads(printed[0].rpartition("FOUND ")[2])
-    return [size, *found]
+    results: list[Any] = json.loads(printed[0].rpartition("FOUND ")[2])
+    return [size, *results]
 
 
 if "RANK" not in os.environ:
@@ -109,18 +109,18 @@ def train(weights: Any, known: Momentum) -> tuple[Any, Momentum]:
 def digest(state: Any) -> str:
     """Of the whole state, and of how it is placed here."""
     assert isinstance(state.known, Momentum)
-    found = hashlib.sha256(str(int(state.known.count)).encode())
+    checksum = hashlib.sha256(str(int(state.known.count)).encode())
     for tree in (state.weights, state.known.moments):
         assert {name: array.sharding for name, array in tree.items()} == PLACED
         for array in tree.values():
-            found.update(multihost_utils.process_allgather(array, tiled=True).tobytes())
-    return found.hexdigest()
+            checksum.update(multihost_utils.process_allgather(array, tiled=True).tobytes())
+    return checksum.hexdigest()
 
 
 PLACED = {"rows": BY_ROWS, "columns": BY_COLUMNS, "whole": WHOLE}
 weights, known = make()
-own = np.random.default_rng(rank)
-state: Any = keep.State(weights=weights, known=known, own=own, made=[], output=FOLDER)
+random = np.random.default_rng(rank)
+state: Any = keep.State(weights=weights, known=known, own=random, made=[], output=FOLDER)
 began = state.restore()
 begin = digest(state)
 for _ in range(int(os.environ["STEPS"])):

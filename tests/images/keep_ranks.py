@@ -116,7 +116,7 @@ def interrupt() -> None:
 
 # Both ranks of each attempt are new processes, with other first weights and random numbers.
 seeds = iter(range(1, 100))
-found = {"undisturbed": attempt(STEPS, next(seeds))}
+results = {"undisturbed": attempt(STEPS, next(seeds))}
 for name, lose in {
     "all are there": (),
     "rank 1 is new": (1,),
@@ -130,7 +130,7 @@ for name, lose in {
     if lose is None:
         interrupt()
     forget(*(lose or ()))
-    found[name] = attempt(STEPS, 10 + next(seeds))
+    results[name] = attempt(STEPS, 10 + next(seeds))
 
 # A state that is sent in several pieces.
 shutil.rmtree(worker)
@@ -141,6 +141,6 @@ forget(1)
 state = keep.State(name="large", weights=np.zeros(25_000_000, "float32"))
 assert state.restore() == 1
 assert float(state.weights.min()) == 1.0
-every = hvd.allgather_object(found, name="found")
+every = hvd.allgather_object(results, name="found")
 if rank == 0:
     print(f"RESULT {json.dumps({'ranks': every})}", flush=True)

@@ -34,12 +34,12 @@ ENDS_AT = 7
 if "RANK" not in os.environ:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    given = {"WORLD_SIZE": SIZE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    given |= {"LOCAL_RANK": 0, "OMP_NUM_THREADS": 1, "HVD_RUN_ID": "one", "HVD_ATTEMPT": 1}
+    variables = {"WORLD_SIZE": SIZE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    variables |= {"LOCAL_RANK": 0, "OMP_NUM_THREADS": 1, "HVD_RUN_ID": "one", "HVD_ATTEMPT": 1}
     ranks = []
     for number in range(SIZE):
         ranks_own = {"RANK": number, "HVD_KEEP": FOLDER / f"worker-{number}"}
-        env = os.environ | {name: str(value) for name, value in (given | ranks_own).items()}
+        env = os.environ | {name: str(value) for name, value in (variables | ranks_own).items()}
         ranks.append(subprocess.Popen([sys.executable, *sys.argv], env=env))
     sys.exit(max(rank.wait() for rank in ranks))
 
@@ -61,9 +61,9 @@ class Training:
             self.optimizer = torch.optim.AdamW(self.model.parameters(), 0.01)
         elif KIND.startswith("fsdp1"):
             fsdp = importlib.import_module("torch.distributed.fsdp")
-            given = {"use_orig_params": KIND == "fsdp1-orig", "device_id": torch.device("cpu")}
-            self.model[0] = fsdp.FullyShardedDataParallel(self.model[0], **given)
-            self.model = fsdp.FullyShardedDataParallel(self.model, **given)
+            options = {"use_orig_params": KIND == "fsdp1-orig", "device_id": torch.device("cpu")}
+            self.model[0] = fsdp.FullyShardedDataParallel(self.model[0], **options)
+            self.model = fsdp.FullyShardedDataParallel(self.model, **options)
             self.optimizer = torch.optim.AdamW(self.model.parameters(), 0.01)
         else:
             optim = importlib.import_module("torch.distributed.optim")
@@ -92,11 +92,11 @@ class Training:
             weights = self.model.state_dict()
         tensors = [*weights.values(), *(t for s in states for t in s.values())]
         rates = [group["lr"] for group in self.optimizer.param_groups]
-        found = hashlib.sha256(json.dumps(rates).encode())
+        digest = hashlib.sha256(json.dumps(rates).encode())
         for tensor in tensors:
             local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-            found.update(local.detach().contiguous().numpy().tobytes())
-        return found.hexdigest()
+            digest.update(local.detach().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
 launches = iter(range(1, 1000))
@@ -155,7 +155,7 @@ CASES: dict[str, list[Callable[[], None]]] = {
     "all are new": [lambda: forget(0, 1, 2)],
 }
 seeds = iter(range(1, 100))
-found = {"undisturbed": attempt(STEPS, next(seeds))}
+results = {"undisturbed": attempt(STEPS, next(seeds))}
 for name, losses in CASES.items():
     forget(0, 1, 2)
     if rank == 0:
@@ -169,9 +169,9 @@ for name, losses in CASES.items():
             # It restores, and is lost before it has made a step.
             attempt(0, 10 + next(seeds))
     losses[-1]()
-    found[name] = attempt(STEPS, 10 + next(seeds))
+    results[name] = attempt(STEPS, 10 + next(seeds))
 every_rank: list[dict[str, tuple[int, str]]] = [{}] * SIZE
-dist.all_gather_object(every_rank, found)
+dist.all_gather_object(every_rank, results)
 if rank == 0:
     print(f"RESULT {json.dumps({'ranks': every_rank})}", flush=True)
 dist.destroy_process_group()

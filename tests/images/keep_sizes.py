@@ -44,9 +44,9 @@ if "RANK" not in os.environ:
         port = server.getsockname()[1]
     ranks = []
     for number in range(4):
-        given = {"RANK": number, "LOCAL_RANK": 0, "OMP_NUM_THREADS": 1, "HVD_RUN_ID": "one"}
-        given |= {"PORT": port, "HVD_ATTEMPT": 1, "HVD_KEEP": FOLDER / f"worker-{number}"}
-        env = os.environ | {name: str(value) for name, value in given.items()}
+        variables = {"RANK": number, "LOCAL_RANK": 0, "OMP_NUM_THREADS": 1, "HVD_RUN_ID": "one"}
+        variables |= {"PORT": port, "HVD_ATTEMPT": 1, "HVD_KEEP": FOLDER / f"worker-{number}"}
+        env = os.environ | {name: str(value) for name, value in variables.items()}
         ranks.append(subprocess.Popen([sys.executable, *sys.argv], env=env))
     sys.exit(max(rank.wait() for rank in ranks))
 
@@ -89,20 +89,20 @@ class Training:
     def digest(self) -> str:
         states = self.optimizer.state_dict()["state"].values()
         tensors = [*self.weights, *(tensor for state in states for tensor in state.values())]
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for tensor in tensors:
             whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-            found.update(whole.detach().numpy().tobytes())
-        return found.hexdigest()
+            digest.update(whole.detach().numpy().tobytes())
+        return digest.hexdigest()
 
 
 def attempt(launch: int, size: int, steps: int) -> tuple[int, str, str]:
     """New processes: where they go on, and what they have then and at the end."""
     os.environ.update(HVD_FENCE=str(launch))
     training = Training(launch, size)
-    own = np.random.default_rng(rank)
+    random = np.random.default_rng(rank)
     state: Any = keep.State(
-        model=training.model, optimizer=training.optimizer, own=own, made=[], output=FOLDER
+        model=training.model, optimizer=training.optimizer, own=random, made=[], output=FOLDER
     )
     began = state.restore()
     begin = training.digest()
@@ -119,14 +119,14 @@ def attempt(launch: int, size: int, steps: int) -> tuple[int, str, str]:
 
 
 store = dist.TCPStore("127.0.0.1", int(os.environ["PORT"]), 4, rank == 0, use_libuv=False)
-found = []
+attempts = []
 for number, (size, steps, lost) in enumerate(PHASES, 1):
     if rank in lost:
         shutil.rmtree(worker, ignore_errors=True)
     if rank < size:
         rendezvous = dist.PrefixStore(f"phase-{number}", store)
         dist.init_process_group("gloo", store=rendezvous, rank=rank, world_size=size)
-        found.append([size, *attempt(number, size, steps)])
+        attempts.append([size, *attempt(number, size, steps)])
         dist.destroy_process_group()
 if rank == 0:
-    print(f"RESULT {json.dumps({'attempts': found})}", flush=True)
+    print(f"RESULT {json.dumps({'attempts': attempts})}", flush=True)

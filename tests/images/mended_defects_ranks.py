@@ -88,11 +88,11 @@ def rank_lost_beside_process_sets() -> Any:
     @hvd.elastic.run  # type: ignore[untyped-decorator]
     def train(state: Any) -> None:
         state.worlds = [*state.worlds, hvd.size()]
-        own = [hvd.add_process_set([rank]) for rank in range(hvd.size())][hvd.rank()]
+        own_set = [hvd.add_process_set([rank]) for rank in range(hvd.size())][hvd.rank()]
         while state.step < STEPS:
             if state.step == LOST_AT and len(state.worlds) == 1 and hvd.rank() == 1:
                 die()
-            add(process_set=own)
+            add(process_set=own_set)
             add(process_set=hvd.global_process_set)
             state.step += 1
             state.commit()

@@ -51,8 +51,11 @@ for number in range(4):
     write(number, range(number * 40, number * 40 + 16))
 result: dict[str, Any] = {}
 for name, cache in (("memory", ""), ("disk", "/tmp/cache"), ("none", None)):
-    found = [epoch(Shards.of_rank(FOLDER, rank, 2), cache=cache) for rank in (0, 1)]
-    result[name] = {"seen": [seen for seen, _ in found], "right": all(ok for _, ok in found)}
+    pipelines = [epoch(Shards.of_rank(FOLDER, rank, 2), cache=cache) for rank in (0, 1)]
+    result[name] = {
+        "seen": [seen for seen, _ in pipelines],
+        "right": all(ok for _, ok in pipelines),
+    }
 result["cache files"] = sorted(path.name for path in Path("/tmp").glob("cache*.index"))
 
 one = Shards.of_rank(FOLDER, 0, 4)

@@ -25,20 +25,22 @@ OPERATIONS = (hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product)
 def reduce_all() -> str:
     """The digest of the results of all types, sizes and operations, single and fused."""
     random = np.random.default_rng(hvd.rank())
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
 
     def reduce_together(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
         return [hvd.allreduce(tensor, op=hvd.Sum) for tensor in tensors]
 
     together = tf.function(reduce_together)
     for kind in TYPES:
-        made = [tf.cast(random.uniform(1, 9, size), kind) for size in SIZES]
+        tensors = [tf.cast(random.uniform(1, 9, size), kind) for size in SIZES]
         # An average of whole numbers is not one.
-        operations = [each for each in OPERATIONS if kind.is_floating or each != hvd.Average]
-        results = [hvd.allreduce(each, op=op) for each in made for op in operations]
-        for result in (*results, *together(made)):
-            found.update(result.numpy().tobytes())
-    return found.hexdigest()
+        operations = [
+            operation for operation in OPERATIONS if kind.is_floating or operation != hvd.Average
+        ]
+        results = [hvd.allreduce(tensor, op=op) for tensor in tensors for op in operations]
+        for result in (*results, *together(tensors)):
+            digest.update(result.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def main() -> None:

@@ -144,8 +144,8 @@ def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> list[Found]:
 
 
 def test_ranks_continue_with_the_newest_state_that_any_of_them_has(kept: list[Found]) -> None:
-    found = [{case: step for case, (step, _) in rank.items()} for rank in kept]
-    assert found == [STEPS, STEPS]
+    steps = [{case: step for case, (step, _) in rank.items()} for rank in kept]
+    assert steps == [STEPS, STEPS]
 
 
 # Keras 2 has no seeds of its own: its dropout is not part of the state.
@@ -205,7 +205,7 @@ def test_shards_are_divided_among_another_number_of_ranks(pytorch: Sandbox, kind
     done = train(pytorch, SIZES, kind, f"/output/sizes-{kind}")
     attempts = result_of(done)["attempts"]
     ranks_and_steps = [[4, 0], [3, 5], [2, 8], [3, 10], [3, 10], [3, 10], [4, 11]]
-    assert [each[:2] for each in attempts] == ranks_and_steps
+    assert [attempt[:2] for attempt in attempts] == ranks_and_steps
     # Only where the number has changed: a loss after that takes the new shards.
     assert done.stderr.count("ranks are divided anew") == 4
     assert_divided(attempts)
@@ -225,7 +225,7 @@ def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
         shutil.copytree(KEEP, sandbox.folder / "keep")
         done = train(sandbox, JAX, "/output/kept", PYTHONPATH="/output")
     attempts = result_of(done)["attempts"]
-    assert [each[:2] for each in attempts] == [[3, 0], [3, 5], [2, 5], [2, 8], [3, 10]]
+    assert [attempt[:2] for attempt in attempts] == [[3, 0], [3, 5], [2, 5], [2, 8], [3, 10]]
     assert_divided(attempts)
 
 

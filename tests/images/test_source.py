@@ -93,9 +93,9 @@ def test_source_builds_for_the_frameworks_that_are_installed(
     (packages / "torch.py").write_text(FRAMEWORK)
     done = run()
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    (made,) = tmp_path.glob("*.whl")
-    assert made.name.startswith("horovod-0.28.1+patched-")
-    assert zipfile.ZipFile(made).read("horovod/torch/mpi_lib_v2.so") == b"compiled\n"
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith("horovod-0.28.1+patched-")
+    assert zipfile.ZipFile(wheel).read("horovod/torch/mpi_lib_v2.so") == b"compiled\n"
 
 
 @pytest.fixture(scope="module")

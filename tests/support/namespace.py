@@ -172,9 +172,9 @@ class Namespace:
             stdout=subprocess.PIPE,
             text=True,
         ) as log:
-            found = any(all(text in line for text in texts) for line in log.stdout or ())
+            is_printed = any(all(text in line for text in texts) for line in log.stdout or ())
             log.terminate()
-        assert found, f"no line of the log has {texts}:\n{self.log('hvd')}"
+        assert is_printed, f"no line of the log has {texts}:\n{self.log('hvd')}"
 
     def master_pods(self, release: str) -> list[dict[str, Any]]:
         """Return the pods of the Job, one for each master, in no order."""
@@ -185,8 +185,10 @@ class Namespace:
     def master_events(self, reason: str = "") -> list[dict[str, Any]]:
         """Return the events of masters, oldest first: all, or those with one reason."""
         listed: list[dict[str, Any]] = self.get("events", "--sort-by=.eventTime")["items"]
-        own = [event for event in listed if event["source"].get("component") == "horovod-master"]
-        return [event for event in own if reason in ("", event["reason"])]
+        of_masters = [
+            event for event in listed if event["source"].get("component") == "horovod-master"
+        ]
+        return [event for event in of_masters if reason in ("", event["reason"])]
 
     def wait_for_event(self, reason: str, seconds: int, times: int = 1) -> None:
         """Wait until the namespace has had `times` events with this reason.
@@ -238,26 +240,26 @@ def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace
     beginning = re.sub("[^a-z0-9]+", "-", name.lower())[:50].strip("-")
     # A namespace of an earlier run may still be terminating.
     own_name = f"{beginning}-{secrets.token_hex(4)}"
-    made = Namespace(own_name, kubeconfig, image)
+    namespace = Namespace(own_name, kubeconfig, image)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": own_name, "labels": labels},
     }
-    made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+    namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
     try:
         # Without the service account, pods and tokens are refused.
-        made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
-        yield made
+        namespace.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
+        yield namespace
     finally:
-        made.kubectl("delete", "namespace", own_name, "--wait=false")
+        namespace.kubectl("delete", "namespace", own_name, "--wait=false")
 
 
 def true_conditions(item: Mapping[str, Any]) -> set[str]:
     """Return the conditions of an object that are true."""
     listed = item.get("status", {}).get("conditions", [])
-    return {each["type"] for each in listed if each["status"] == "True"}
+    return {condition["type"] for condition in listed if condition["status"] == "True"}
 
 
 @contextmanager

@@ -44,8 +44,8 @@ def libraries(sandboxes: Sandboxes) -> Sandbox:
 
 def start_of_rank(rank: int) -> str:
     """The line of a shell that shows a rank's place, with the variables of the chart."""
-    given = {"HVD_RENDEZVOUS": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
-    variables = choose((rank, 2, 0, 1), given)
+    of_pod = {"HVD_RENDEZVOUS": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
+    variables = choose((rank, 2, 0, 1), of_pod)
     words = " ".join(f"{name}={value}" for name, value in variables.items())
     return f'env {words} timeout 280 python3 -c "$0" &'
 

@@ -42,10 +42,10 @@ def test_horovod_has_an_sbom_of_what_is_compiled_into_it(pytorch: Sandbox) -> No
     text = pytorch.succeed("python3", "-c", READ_SBOM)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     document = json.loads(text)
-    own = json.loads(OF_HOROVOD.read_text("utf-8"))
-    assert document["components"] == own["components"]
+    source = json.loads(OF_HOROVOD.read_text("utf-8"))
+    assert document["components"] == source["components"]
     # By this name, without the local version, scanners find it in the OpenVEX document.
-    assert document["metadata"]["component"]["purl"] == own["metadata"]["component"]["purl"]
+    assert document["metadata"]["component"]["purl"] == source["metadata"]["component"]["purl"]
 
 
 def digits(inside: Sandbox, *options: str, ranks: int = 2, where: str = "") -> Result:

@@ -81,8 +81,8 @@ class FakeCluster(FakeApi):
         return lambda handler: self._send_log(handler, self._logs[request.name], request)
 
     def _uid_of(self, pod: str) -> str:
-        found = self.find("pods", pod)
-        return found["metadata"].get("uid", "") if found else ""
+        item = self.find("pods", pod)
+        return item["metadata"].get("uid", "") if item else ""
 
     def _send_log(self, handler: Handler, log: _Log, request: Request) -> None:
         query = request.query

@@ -60,7 +60,7 @@ def flatten(tree: Any, is_leaf: Any) -> tuple[list[tuple[str, Any]], type]:
         return [("", tree)], type(tree)
     fields = tree._asdict() if isinstance(tree, Pair) else vars(tree)
     assert all(map(is_leaf, fields.values()))
-    return [(f".{name}", each) for name, each in fields.items()], type(tree)
+    return [(f".{name}", field) for name, field in fields.items()], type(tree)
 
 
 def make_array(shape: Any, sharding: Any, find: Any) -> Array:

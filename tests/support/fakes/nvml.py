@@ -39,14 +39,14 @@ class FakeNvml:
     called: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        own = getattr(type(self), f"_{name}", None)
-        if own is None or name in self.missing:
+        function = getattr(type(self), f"_{name}", None)
+        if function is None or name in self.missing:
             raise AttributeError(name)
 
         def call(*arguments: Any) -> int:
             self.called.append(name)
             code = self.codes.get(name, 0)
-            return code or own(self, *arguments) or 0
+            return code or function(self, *arguments) or 0
 
         return call
 

@@ -78,7 +78,7 @@ class StubProgram:
         script = self._home / "script"
         # What is answered for two words goes before what is for the first one alone.
         commands = sorted(self._answers, key=lambda command: " " not in command)
-        cases = [f"{_pattern(each)}) {self._answers[each]} ;;\n" for each in commands]
+        cases = [f"{_pattern(command)}) {self._answers[command]} ;;\n" for command in commands]
         script.write_text("".join([SCRIPT, *cases, "esac\n"]))
         script.chmod(0o755)
         script.rename(self.path)
@@ -89,8 +89,10 @@ class StubProgram:
         return [self._read(pid) for pid in (self._home / "calls").read_text().split()]
 
     def _read(self, pid: str) -> Call:
-        arguments, given = (self._home / f"{pid}.{kind}" for kind in ("arguments", "input"))
-        return Call(arguments.read_text().split("\0")[:-1], given.read_text())
+        arguments, standard_input = (
+            self._home / f"{pid}.{kind}" for kind in ("arguments", "input")
+        )
+        return Call(arguments.read_text().split("\0")[:-1], standard_input.read_text())
 
     def commands(self) -> list[str]:
         """The command of each call: its first argument that is not an option."""

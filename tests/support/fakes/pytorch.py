@@ -68,7 +68,7 @@ class Tensor:
         return Tensor(self.gpu, self.data, self.device, shape, strides)
 
     def permute(self, order: Sequence[int]) -> Tensor:
-        shape, strides = ([each[n] for n in order] for each in (self.shape, self._strides))
+        shape, strides = ([extents[n] for n in order] for extents in (self.shape, self._strides))
         return self.as_strided(tuple(shape), tuple(strides))
 
     def reshape(self, shape: Sequence[int] | int) -> Tensor:
@@ -157,10 +157,12 @@ class Gpu:
 
     def _copy_together(self, to: list[Tensor], of: list[Tensor]) -> None:
         """Copy all with one kernel, if each has the strides of the other."""
-        is_fast = all(one.stride() == other.stride() for one, other in zip(to, of, strict=True))
+        is_fast = all(
+            target.stride() == source.stride() for target, source in zip(to, of, strict=True)
+        )
         self.kernels += 1 if is_fast else len(to)
-        for one, other in zip(to, of, strict=True):
-            one.take(other)
+        for target, source in zip(to, of, strict=True):
+            target.take(source)
 
     def run(self, copy: Callable[[], None]) -> None:
         """Copy in the stream that is the current one."""

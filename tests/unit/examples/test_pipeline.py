@@ -30,11 +30,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_each_shard_belongs_to_one_rank(folder: Path, size: int) -> None:
     ranks = [Shards.of_rank(folder, rank, size) for rank in range(size)]
-    assert [each.rank for each in ranks] == list(range(size))
-    owned = sorted(Path(file).name for each in ranks for file in each.files)
+    assert [shards.rank for shards in ranks] == list(range(size))
+    owned = sorted(Path(file).name for shards in ranks for file in shards.files)
     assert owned == [f"train-{number}.tfrecord" for number in range(7)]
-    assert sum(each.records for each in ranks) == sum(range(8))
-    sizes = [len(each.files) for each in ranks]
+    assert sum(shards.records for shards in ranks) == sum(range(8))
+    sizes = [len(shards.files) for shards in ranks]
     assert max(sizes) - min(sizes) <= 1
 
 

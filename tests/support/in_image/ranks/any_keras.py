@@ -46,9 +46,9 @@ def horovod_keras_is_the_same() -> None:
 
 def a_tape_averages_gradients_of_keras_variables() -> None:
     mine = model()
-    one = model()
+    reference = model()
     grads = []
-    for net, (x, y) in ((mine, data(hvd.rank())), (one, whole())):
+    for net, (x, y) in ((mine, data(hvd.rank())), (reference, whole())):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(net(x) - y))
         if net is mine:

@@ -33,12 +33,12 @@ def whole() -> tuple[np.ndarray, np.ndarray]:
 
 def model(seed: int = 1, **options: Any) -> Any:
     keras.utils.set_random_seed(seed)
-    made = keras.Sequential(
+    network = keras.Sequential(
         [keras.layers.Input((3,)), keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(2)]
     )
     if options:
-        made.compile(loss=keras.losses.MeanSquaredError(), **options)
-    return made
+        network.compile(loss=keras.losses.MeanSquaredError(), **options)
+    return network
 
 
 def train(net: Any, steps: int = 1) -> None:
@@ -49,10 +49,10 @@ def train(net: Any, steps: int = 1) -> None:
 
 def expected_after(steps: int, make: Callable[[], Any] = sgd) -> list[np.ndarray]:
     """Return the weights of one process after training with the batches of all ranks in one."""
-    one = model(optimizer=make())
+    reference = model(optimizer=make())
     for _ in range(steps):
-        one.train_on_batch(*whole())
-    weights: list[np.ndarray] = one.get_weights()
+        reference.train_on_batch(*whole())
+    weights: list[np.ndarray] = reference.get_weights()
     return weights
 
 
@@ -65,8 +65,8 @@ def assert_trained_as_one(
 
 
 def variables_of(optimizer: Any) -> list[Any]:
-    found = optimizer.variables
-    return [np.asarray(v) for v in (found() if callable(found) else found)]
+    variables = optimizer.variables
+    return [np.asarray(v) for v in (variables() if callable(variables) else variables)]
 
 
 def assert_no_rank_steps_alone(mine: Any, scale: str) -> None:

@@ -68,11 +68,11 @@ def weights(model: nn.Module) -> list[np.ndarray]:
 
 def expected_after(steps: int, make: Callable[[Any], Optimizer]) -> list[np.ndarray]:
     """Return the weights of one process after training with the batches of all ranks in one."""
-    one = net()
-    optimizer = make(one.parameters())
+    reference = net()
+    optimizer = make(reference.parameters())
     for _ in range(steps):
-        step(one, optimizer, whole())
-    return weights(one)
+        step(reference, optimizer, whole())
+    return weights(reference)
 
 
 def assert_trained_as_one(
@@ -179,19 +179,19 @@ def weights_in_channels_last_train_as_one_process() -> None:
     torch.manual_seed(2)
     x = torch.randn(hvd.size() * 2, 3, 4, 4)
     mine = make()
-    one = make()
+    reference = make()
     hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
     optimizer = distributed(mine, sgd(mine.parameters()))
-    alone = sgd(one.parameters())
+    alone = sgd(reference.parameters())
     for _ in range(2):
         optimizer.zero_grad(set_to_none=True)
         mine(x[2 * hvd.rank() :][:2]).square().mean().backward()
         optimizer.step()
         alone.zero_grad()
-        one(x).square().mean().backward()
+        reference(x).square().mean().backward()
         alone.step()
     assert mine[0].weight.grad.is_contiguous(memory_format=torch.channels_last)
-    assert_close(weights(mine), weights(one))
+    assert_close(weights(mine), weights(reference))
 
 
 def gradients_of_several_passes_are_sent_at_once() -> None:
@@ -229,15 +229,17 @@ def groups_and_compression_lose_no_gradient() -> None:
 def sparse_gradients_are_averaged() -> None:
     for as_dense in (False, True):
         mine = embedding()
-        one = embedding()
-        own = distributed(mine, torch.optim.SGD(mine.parameters(), RATE), sparse_as_dense=as_dense)
+        reference = embedding()
+        optimizer = distributed(
+            mine, torch.optim.SGD(mine.parameters(), RATE), sparse_as_dense=as_dense
+        )
         mine(torch.tensor([hvd.rank(), hvd.size()])).sum().backward()
-        own.step()
-        alone = torch.optim.SGD(one.parameters(), RATE)
+        optimizer.step()
+        alone = torch.optim.SGD(reference.parameters(), RATE)
         rows = [row for rank in range(hvd.size()) for row in (rank, hvd.size())]
-        (one(torch.tensor(rows)).sum() / hvd.size()).backward()
+        (reference(torch.tensor(rows)).sum() / hvd.size()).backward()
         alone.step()
-        assert_close(weights(mine), weights(one))
+        assert_close(weights(mine), weights(reference))
 
 
 def embedding() -> nn.Module:
