@@ -208,7 +208,8 @@ class TestNotebook:
 
     def test_exception_of_a_rank_is_raised_in_the_cell(self, cells: list[Any]) -> None:
         raised = cells[-1][-1]
-        assert (raised.ename, raised.evalue) == ("ValueError", "seen in the notebook")
+        assert raised.ename == "ValueError"
+        assert raised.evalue == "seen in the notebook"
         shown = re.sub(r"\x1b\[[0-9;]*m", "", "".join(raised.traceback))
         assert "RemoteTraceback" in shown
         assert ', in fail\n    raise ValueError("seen in the notebook")\n' in shown

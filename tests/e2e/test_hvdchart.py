@@ -65,7 +65,8 @@ class TestDeployToUndeploy:
     @pytest.mark.usefixtures("deployed")
     def test_status_has_the_state_and_the_attempt(self, namespace: Namespace) -> None:
         state = json.loads(hvdchart_in_namespace(namespace, "status", "hvd", "-o", "json").stdout)
-        assert (state["state"], state["attempt"]) == ("finished", 1)
+        assert state["state"] == "finished"
+        assert state["attempt"] == 1
 
     @pytest.mark.usefixtures("undeployed")
     def test_undeploy_leaves_nothing(self, namespace: Namespace) -> None:

@@ -143,6 +143,15 @@ def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> list[Found]:
     return ranks
 
 
+@pytest.fixture
+def pytorch(sandboxes: Sandboxes, kind: str) -> Sandbox:
+    """A sandbox whose PyTorch has this kind of sharding."""
+    sandbox = sandboxes("examples-pytorch")
+    if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
+        pytest.skip("this PyTorch has no fully_shard on CPUs")
+    return sandbox
+
+
 def test_ranks_continue_with_the_newest_state_that_any_of_them_has(kept: list[Found]) -> None:
     steps = [{case: step for case, (step, _) in rank.items()} for rank in kept]
     assert steps == [STEPS, STEPS]
@@ -170,15 +179,6 @@ def test_both_ranks_end_with_the_same_weights(kept: list[Found], case: str) -> N
 
 # Where it lacks this, PyTorch has no fully_shard on CPUs: 2.6 does, and 2.11 does not.
 CPU_STREAMS = "import torch; print(hasattr(torch.cpu.Stream, 'record_event'))"
-
-
-@pytest.fixture
-def pytorch(sandboxes: Sandboxes, kind: str) -> Sandbox:
-    """A sandbox whose PyTorch has this kind of sharding."""
-    sandbox = sandboxes("examples-pytorch")
-    if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
-        pytest.skip("this PyTorch has no fully_shard on CPUs")
-    return sandbox
 
 
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp1-orig", "fsdp2", "zero"])

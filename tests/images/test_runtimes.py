@@ -43,6 +43,12 @@ sys.stdout.write(f"rank {{hvd.rank()}} of {{hvd.size()}}: {{total}}\\n")
 """
 
 
+@pytest.fixture
+def thresholds(inside: Sandbox) -> list[str]:
+    """Python's own thresholds of garbage collections: without what the image does at its start."""
+    return inside.succeed("python3", "-S", "-c", "import gc; print(*gc.get_threshold())").split()
+
+
 # The image's own user runs the checks of `ranks`.
 def test_allreduce_over_mpi_works_as_any_user(image: Image, inside: Sandbox) -> None:
     said_by = inside.succeed(*TWO_RANKS, "python3", "-c", allreduce(image), uid=UNKNOWN_UID)
@@ -132,12 +138,6 @@ def test_every_module_has_a_current_pyc(inside: Sandbox) -> None:
     assert stale == ""
 
 
-@pytest.fixture
-def thresholds(inside: Sandbox) -> list[str]:
-    """Python's own thresholds of garbage collections: without what the image does at its start."""
-    return inside.succeed("python3", "-S", "-c", "import gc; print(*gc.get_threshold())").split()
-
-
 def test_import_causes_no_garbage_collection_and_later_ones_leave_its_objects_out(
     image: Image, inside: Sandbox, thresholds: list[str]
 ) -> None:
@@ -154,7 +154,8 @@ def test_first_garbage_collection_brings_back_thresholds_where_no_framework_is_i
 ) -> None:
     show = "print(*gc.get_threshold()); "
     first, then = inside.python(f"import gc; {show}gc.collect(); {show}").splitlines()
-    assert (first.split()[0], then.split()) == ("1000000", thresholds)
+    assert first.split()[0] == "1000000"
+    assert then.split() == thresholds
 
 
 def test_python_has_tls_1_3_for_the_agent(inside: Sandbox) -> None:

@@ -37,6 +37,31 @@ echo compiled > "$out/horovod/torch/mpi_lib_v2.so"
 """
 
 
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_horovod.patched_source(tmp_path_factory.mktemp("released"), [])
+
+
+@pytest.fixture
+def said_by_cmake(tmp_path: Path) -> str:
+    """What Horovod's modules say where Python has no framework; CMake fails then."""
+    series = build_horovod.patches(load_catalogue()["cpu"].folder)
+    modules = build_horovod.patched_source(tmp_path / "work", series) / "cmake" / "Modules"
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'Traceback:' >&2\necho 'Error: none' >&2\nexit 1\n")
+    python.chmod(0o755)
+    script = tmp_path / "find.cmake"
+    script.write_text(
+        f'list(APPEND CMAKE_MODULE_PATH "{modules}")\nset(PY_EXE "{python}")\n'
+        "find_package(Mxnet)\nfind_package(Tensorflow)\nfind_package(Pytorch REQUIRED)\n"
+    )
+    done = subprocess.run(
+        ["cmake", "-P", script], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode != 0
+    return " ".join((done.stdout + done.stderr).split())
+
+
 def test_source_is_written_into_a_folder_that_exists(tmp_path: Path) -> None:
     with pytest.raises(DevtoolsError, match="missing: no such folder"):
         write_sdist(tmp_path / "missing")
@@ -96,11 +121,6 @@ def test_source_builds_for_the_frameworks_that_are_installed(
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.startswith("horovod-0.28.1+patched-")
     assert zipfile.ZipFile(wheel).read("horovod/torch/mpi_lib_v2.so") == b"compiled\n"
-
-
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_horovod.patched_source(tmp_path_factory.mktemp("released"), [])
 
 
 # What Horovod asks which GPUs there are.
@@ -179,26 +199,6 @@ def test_series_applies_as_commits(folder: Path, released: Path, tmp_path: Path)
     ).stdout.splitlines()
     assert len(set(subjects)) == len(series)
     assert max(map(len, subjects)) <= 72
-
-
-@pytest.fixture
-def said_by_cmake(tmp_path: Path) -> str:
-    """What Horovod's modules say where Python has no framework; CMake fails then."""
-    series = build_horovod.patches(load_catalogue()["cpu"].folder)
-    modules = build_horovod.patched_source(tmp_path / "work", series) / "cmake" / "Modules"
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'Traceback:' >&2\necho 'Error: none' >&2\nexit 1\n")
-    python.chmod(0o755)
-    script = tmp_path / "find.cmake"
-    script.write_text(
-        f'list(APPEND CMAKE_MODULE_PATH "{modules}")\nset(PY_EXE "{python}")\n'
-        "find_package(Mxnet)\nfind_package(Tensorflow)\nfind_package(Pytorch REQUIRED)\n"
-    )
-    done = subprocess.run(
-        ["cmake", "-P", script], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert done.returncode != 0
-    return " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")

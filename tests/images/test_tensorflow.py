@@ -10,6 +10,17 @@ from tests.images.slimmed import KERAS_3
 from tests.support.in_image.sandbox import Sandbox
 
 
+@pytest.fixture
+def built(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> BuiltImage:
+    """An image that was built, where nothing may be built any more."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was built again")
+
+    monkeypatch.setattr(type(cpu.image.engine), "build", refuse)
+    return cpu.image
+
+
 def test_removed_files_are_not_needed(cpu: Sandbox) -> None:
     cpu.python(KERAS_3)
     cpu.succeed("tensorboard", "--version")
@@ -40,17 +51,6 @@ def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox)
         "print(names, len(os.listdir('/proc/self/task')))"
     )
     assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
-
-
-@pytest.fixture
-def built(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> BuiltImage:
-    """An image that was built, where nothing may be built any more."""
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("it was built again")
-
-    monkeypatch.setattr(type(cpu.image.engine), "build", refuse)
-    return cpu.image
 
 
 def test_second_build_builds_nothing(built: BuiltImage) -> None:

@@ -101,8 +101,11 @@ def sums(done: Result) -> list[str]:
 
 def test_wheel_names_its_framework_and_runs_with_any_python_and_an_old_c_library() -> None:
     name, version, python, abi, platform = horovod_wheel("cpu").stem.split("-")
-    assert (name, version) == ("horovod", "0.28.1+tf2.21")
-    assert (python, abi, platform) == ("py3", "none", "manylinux_2_35_x86_64")
+    assert name == "horovod"
+    assert version == "0.28.1+tf2.21"
+    assert python == "py3"
+    assert abi == "none"
+    assert platform == "manylinux_2_35_x86_64"
 
 
 def test_without_an_mpi_ranks_meet_over_gloo(environment: Environment) -> None:

@@ -64,10 +64,6 @@ print("RIGHT")
 """
 
 
-def test_framework_sees_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
-    assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
-
-
 @pytest.fixture(scope="session")
 def reduced(image: Image, on_gpu: Sandbox, gpus: int) -> Result:
     """An allreduce with one rank for each GPU, and NCCL's log."""
@@ -84,6 +80,10 @@ def reduced(image: Image, on_gpu: Sandbox, gpus: int) -> Result:
     )
     assert done.returncode == 0, done.stderr
     return done
+
+
+def test_framework_sees_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
+    assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
 
 
 def test_allreduce_is_right_on_all_gpus(reduced: Result, gpus: int) -> None:

@@ -146,6 +146,14 @@ def framework(image: Image) -> str:
     return image.framework
 
 
+@pytest.fixture
+def equipped(inside: Sandbox, training: Training) -> Sandbox:
+    """A sandbox with the Keras of a training."""
+    if training.environment == WITH_TF_KERAS:
+        install_tf_keras(inside)
+    return inside
+
+
 def test_horovod_has_mpi_gloo_and_nccl(framework: str, inside: Sandbox) -> None:
     output = inside.python(
         f"import horovod.{framework} as hvd, {framework};"
@@ -230,14 +238,6 @@ def test_command_succeeds(inside: Sandbox, command: str) -> None:
 
 def test_removed_files_are_not_needed(image: Image, inside: Sandbox) -> None:
     inside.python(CASES[image.name].uses)
-
-
-@pytest.fixture
-def equipped(inside: Sandbox, training: Training) -> Sandbox:
-    """A sandbox with the Keras of a training."""
-    if training.environment == WITH_TF_KERAS:
-        install_tf_keras(inside)
-    return inside
 
 
 def test_training_works_without_a_gpu(equipped: Sandbox, training: Training) -> None:

@@ -21,6 +21,26 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.repository import ROOT
 
 
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose third commit has a file that lint refuses; the fourth one lacks it."""
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True)
+
+    git("init", "--quiet", "--initial-branch=main")
+    (tmp_path / "Makefile").write_text("lint:\n\t@test ! -e folded\n")
+    for subject in ("chart: begin", "chart: go on", "chart: spoil", "Mends a file"):
+        folded = tmp_path / "folded"
+        folded.unlink(missing_ok=True)
+        if subject == "chart: spoil":
+            folded.touch()
+        git("add", "--all")
+        git("commit", "--quiet", "--allow-empty", "--message", subject)
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("subject", "problem"),
     [
@@ -104,26 +124,6 @@ def test_hook_checks_the_message_without_comments(
     message.write_text("Retries API calls.\n")
     assert main([str(message)]) == 1
     assert "no scope" in capsys.readouterr().out
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository whose third commit has a file that lint refuses; the fourth one lacks it."""
-
-    def git(*words: str) -> None:
-        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True)
-
-    git("init", "--quiet", "--initial-branch=main")
-    (tmp_path / "Makefile").write_text("lint:\n\t@test ! -e folded\n")
-    for subject in ("chart: begin", "chart: go on", "chart: spoil", "Mends a file"):
-        folded = tmp_path / "folded"
-        folded.unlink(missing_ok=True)
-        if subject == "chart: spoil":
-            folded.touch()
-        git("add", "--all")
-        git("commit", "--quiet", "--allow-empty", "--message", subject)
-    return tmp_path
 
 
 def test_each_commit_is_checked_with_its_own_files(repository: Path) -> None:

@@ -22,6 +22,24 @@ def key(folder: Path, *extra: str, **files: str) -> str:
     return content_key([module], *extra)
 
 
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that says whether services may start. A stand-in for apt-get prints what it says."""
+    policy = tmp_path / "policy-rc.d"
+    program = tmp_path / "apt-get"
+    program.write_text(
+        f'#!/bin/sh\n{policy}; echo "policy $?"\n'
+        'case "$*" in *broken*) echo "E: no such package"; exit 100;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(apt, "POLICY", policy)
+    monkeypatch.setattr(apt, "LOCK", tmp_path / "apt.lock")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    return policy
+
+
 def test_key_depends_neither_on_the_place_nor_on_the_order_of_files(tmp_path: Path) -> None:
     before = key(tmp_path / "a", one="1", two="2")
     assert key(tmp_path / "b", two="2", one="1") == before
@@ -75,24 +93,6 @@ def test_assertion_of_a_condition_ends_the_wait_at_once() -> None:
 
     with pytest.raises(AssertionError, match="the process has ended"):
         holds_within(condition, 60)
-
-
-@pytest.fixture
-def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that says whether services may start. A stand-in for apt-get prints what it says."""
-    policy = tmp_path / "policy-rc.d"
-    program = tmp_path / "apt-get"
-    program.write_text(
-        f'#!/bin/sh\n{policy}; echo "policy $?"\n'
-        'case "$*" in *broken*) echo "E: no such package"; exit 100;; esac\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setattr(apt, "POLICY", policy)
-    monkeypatch.setattr(apt, "LOCK", tmp_path / "apt.lock")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    return policy
 
 
 def test_packages_are_installed_without_starting_services(policy: Path, tmp_path: Path) -> None:

@@ -40,6 +40,24 @@ def generated(tmp_path: Path) -> Generated:
     return files
 
 
+@pytest.fixture
+def properties(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The properties of the chart's values, which a test may change."""
+    source = chart_docs.load_source()
+    monkeypatch.setattr(chart_docs, "load_source", lambda: source)
+    changeable: dict[str, Any] = source["properties"]
+    return changeable
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site. MkDocs checks links, anchors and the navigation."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    done = build_site(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
 def test_check_reports_what_differs_and_writes_nothing(
     generated: Generated, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,15 +76,6 @@ def test_generating_writes_what_differs_and_names_it(
     assert write_or_compare(generated.texts, []) == 0
     assert capsys.readouterr().out == f"wrote {generated.other}\nwrote {generated.missing}\n"
     assert write_or_compare(generated.texts, ["--check"]) == 0
-
-
-@pytest.fixture
-def properties(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The properties of the chart's values, which a test may change."""
-    source = chart_docs.load_source()
-    monkeypatch.setattr(chart_docs, "load_source", lambda: source)
-    changeable: dict[str, Any] = source["properties"]
-    return changeable
 
 
 def test_value_without_a_hash_is_named(properties: dict[str, Any]) -> None:
@@ -120,15 +129,6 @@ def test_each_clause_of_a_long_description_has_a_line(properties: dict[str, Any]
     values = chart_docs.generated_texts()[CHART / "values.yaml"]
     lines = "".join(f"# {clause}\n" for clause in clauses)
     assert f"\n{lines}cleanup: OnSuccess\n" in values
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site. MkDocs checks links, anchors and the navigation."""
-    folder = tmp_path_factory.mktemp("built") / "site"
-    done = build_site(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 def test_a_query_of_the_dashboard_names_metrics_that_pods_serve(

@@ -32,6 +32,35 @@ def changelog(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree whose files all have the present version."""
+    (tmp_path / "hvdchart").mkdir()
+    (tmp_path / "hvdchart" / "__init__.py").write_text(f'__version__ = "{VERSION}"\n')
+    chart = tmp_path / "charts" / "horovod" / "Chart.yaml"
+    chart.parent.mkdir(parents=True)
+    chart.write_text(f"version: {VERSION}\n")
+    (tmp_path / "CITATION.cff").write_text(f"version: {VERSION}\n")
+    (tmp_path / "CHANGELOG.md").write_text(f"## {VERSION} (2026-12-01)\n\n- A.\n")
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github" / "CODEOWNERS").write_text("# Replace OWNER.\n* @ada\n")
+    return tmp_path
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a commit on `main`, and one on `side` that `main` does not have."""
+    for words in (
+        ["init", "--quiet", "--initial-branch=main"],
+        ["commit", "--quiet", "--allow-empty", "--message=one"],
+        ["checkout", "--quiet", "-b", "side"],
+        ["commit", "--quiet", "--allow-empty", "--message=two"],
+    ):
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True)
+    return tmp_path
+
+
 def test_notes_are_those_of_one_version(changelog: Path) -> None:
     assert notes("0.2.0", file=changelog) == "- Something.\n"
 
@@ -56,21 +85,6 @@ VERSION = hvdchart.__version__
 
 def test_every_file_names_the_same_version() -> None:
     assert set(versions().values()) == {VERSION}
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A tree whose files all have the present version."""
-    (tmp_path / "hvdchart").mkdir()
-    (tmp_path / "hvdchart" / "__init__.py").write_text(f'__version__ = "{VERSION}"\n')
-    chart = tmp_path / "charts" / "horovod" / "Chart.yaml"
-    chart.parent.mkdir(parents=True)
-    chart.write_text(f"version: {VERSION}\n")
-    (tmp_path / "CITATION.cff").write_text(f"version: {VERSION}\n")
-    (tmp_path / "CHANGELOG.md").write_text(f"## {VERSION} (2026-12-01)\n\n- A.\n")
-    (tmp_path / ".github").mkdir()
-    (tmp_path / ".github" / "CODEOWNERS").write_text("# Replace OWNER.\n* @ada\n")
-    return tmp_path
 
 
 def test_tree_whose_files_agree_with_the_tag_may_be_released(tree: Path) -> None:
@@ -122,20 +136,6 @@ def test_file_with_a_placeholder_is_not_released(
     (wrong,) = problems(f"v{VERSION}", tree)
     assert wrong.startswith(file)
     assert problem in wrong
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository with a commit on `main`, and one on `side` that `main` does not have."""
-    for words in (
-        ["init", "--quiet", "--initial-branch=main"],
-        ["commit", "--quiet", "--allow-empty", "--message=one"],
-        ["checkout", "--quiet", "-b", "side"],
-        ["commit", "--quiet", "--allow-empty", "--message=two"],
-    ):
-        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True)
-    return tmp_path
 
 
 def test_commit_that_the_branch_does_not_have_is_not_released(repository: Path) -> None:

@@ -27,6 +27,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def half_written(folder: Path) -> Path:
+    """A shard whose second record is not complete."""
+    shard = write(folder / "train-3.tfrecord", 20, 8)
+    shard.write_bytes(shard.read_bytes()[:-23])
+    return shard
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_each_shard_belongs_to_one_rank(folder: Path, size: int) -> None:
     ranks = [Shards.of_rank(folder, rank, size) for rank in range(size)]
@@ -40,7 +48,9 @@ def test_each_shard_belongs_to_one_rank(folder: Path, size: int) -> None:
 
 def test_an_epoch_has_whole_batches_of_the_rank_and_at_least_one(folder: Path) -> None:
     first = Shards.of_rank(folder, 0, 2)
-    assert (first.records, first.steps(5), first.steps(16)) == (1 + 3 + 5 + 7, 3, 1)
+    assert first.records == 1 + 3 + 5 + 7
+    assert first.steps(5) == 3
+    assert first.steps(16) == 1
     with pytest.raises(SystemExit, match="rank 0 has 1 records, fewer than a batch of 2"):
         Shards.of_rank(folder, 0, 7).steps(2)
 
@@ -53,14 +63,6 @@ def refuse(words: str, folder: Path, rank: int = 0, size: int = 1) -> None:
 def test_more_ranks_than_shards_are_refused_on_each_rank(folder: Path) -> None:
     for rank in range(8):
         refuse(f"{folder}: 7 shards for 8 ranks", folder, rank, 8)
-
-
-@pytest.fixture
-def half_written(folder: Path) -> Path:
-    """A shard whose second record is not complete."""
-    shard = write(folder / "train-3.tfrecord", 20, 8)
-    shard.write_bytes(shard.read_bytes()[:-23])
-    return shard
 
 
 def test_half_written_shard_is_refused(folder: Path, half_written: Path) -> None:

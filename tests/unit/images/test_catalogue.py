@@ -23,6 +23,35 @@ def catalogue(tmp_path: Path, text: str, **overrides: str) -> dict[str, Image]:
     return load_catalogue(overrides, file, tmp_path)
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Image:
+    """An image of one folder."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM x")
+    return catalogue(tmp_path, USUAL + SMALL.replace("two", "one"))["small"]
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    """A versions file in which `small` is made from `two`, and `one` is of no relation."""
+    file = tmp_path / "versions.yaml"
+    file.write_text(USUAL + USUAL.partition("images:\n")[2].replace("one:", "two:", 1) + SMALL)
+    return file
+
+
+@pytest.fixture
+def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Image:
+    """An image whose series names the patch a.patch."""
+    patches = tmp_path / "images" / "patches"
+    patches.mkdir(parents=True)
+    (patches / "a.patch").write_text("1")
+    monkeypatch.setattr(build_horovod, "PATCHES", patches)
+    image = usual(tmp_path)
+    (image.folder / "series").write_text("a.patch  # why")
+    return image
+
+
 @pytest.mark.parametrize("name", [name for name, image in load_catalogue().items() if image.locks])
 def test_locks_in_the_tree_pin_the_versions_of_the_versions_file(name: str) -> None:
     image = load_catalogue()[name]
@@ -71,15 +100,6 @@ def test_each_value_has_a_lock_of_its_own() -> None:
     assert len({lock_file(image, next(iter(image.locks))) for image in images}) == 3
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Image:
-    """An image of one folder."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    (folder / "Dockerfile").write_text("FROM x")
-    return catalogue(tmp_path, USUAL + SMALL.replace("two", "one"))["small"]
-
-
 def test_image_key_changes_with_a_file_and_the_base_and_not_with_notes(
     small: Image, tmp_path: Path
 ) -> None:
@@ -96,14 +116,6 @@ def test_image_key_changes_with_versions_and_environment(
     small: Image, change: dict[str, Any]
 ) -> None:
     assert image_key(dataclasses.replace(small, **change), "base") != image_key(small, "base")
-
-
-@pytest.fixture
-def family(tmp_path: Path) -> Path:
-    """A versions file in which `small` is made from `two`, and `one` is of no relation."""
-    file = tmp_path / "versions.yaml"
-    file.write_text(USUAL + USUAL.partition("images:\n")[2].replace("one:", "two:", 1) + SMALL)
-    return file
 
 
 def test_override_applies_to_the_target_and_its_ancestors(family: Path) -> None:
@@ -126,7 +138,8 @@ def test_untested_version_is_refused_unless_it_is_asked_for(family: Path) -> Non
 def test_untested_version_goes_with_the_row_of_the_others(family: Path) -> None:
     asked = {"horovod": "9", "python": "3.8"}
     two = load_catalogue(asked, family, family.parent, target="two", allows_untested=True)["two"]
-    assert (two.versions["horovod"], two.suite) == ("9", "bullseye")
+    assert two.versions["horovod"] == "9"
+    assert two.suite == "bullseye"
 
 
 def test_unknown_parameter_is_refused(family: Path) -> None:
@@ -233,18 +246,6 @@ def test_order_of_an_options_words_does_not_matter(tmp_path: Path, asked: str) -
 
 def test_default_words_in_another_order_are_the_default(tmp_path: Path) -> None:
     assert catalogue(tmp_path, USUAL, gpus="80,70")["one"].reference == "repo:0.28.1"
-
-
-@pytest.fixture
-def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Image:
-    """An image whose series names the patch a.patch."""
-    patches = tmp_path / "images" / "patches"
-    patches.mkdir(parents=True)
-    (patches / "a.patch").write_text("1")
-    monkeypatch.setattr(build_horovod, "PATCHES", patches)
-    image = usual(tmp_path)
-    (image.folder / "series").write_text("a.patch  # why")
-    return image
 
 
 @pytest.mark.parametrize("name", ["one/slim.txt", "patches/unnamed.patch"])
