@@ -18,13 +18,13 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements" / "dev.txt"
+DEV_REQUIREMENTS = ROOT / "requirements" / "dev.txt"
 CHECKOUT = ROOT / ".venv"
 # The folders of this repository's packages: hvdchart, devtools and others, and hvd_pods.
 SOURCES = (ROOT, ROOT / "charts" / "horovod" / "files")
 
 
-def environment_dir(lock: Path = LOCK) -> Path:
+def environment_dir(lock: Path = DEV_REQUIREMENTS) -> Path:
     """Return the path of the environment for a lock file and this interpreter."""
     # `base_prefix`: the Python of an environment is the same interpreter.
     key = hashlib.sha256(lock.read_bytes() + sys.version.encode() + sys.base_prefix.encode())
@@ -47,7 +47,7 @@ def require_venv_module() -> None:
     subprocess.run([apt, "install", "-y", "-q", "--no-install-recommends", package], check=True)
 
 
-def ensure(target: Path, packages: Path = LOCK) -> None:
+def ensure(target: Path, packages: Path = DEV_REQUIREMENTS) -> None:
     """Build the environment unless it is complete, or wait for another process that builds it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     # fcntl: filelock is one of the packages that are not installed yet.

@@ -16,8 +16,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from devtools.checks.problems import Check, check_files, print_problems
+from devtools.common.markdown import MAX_LINE_CHARACTERS
 
-MAX_LINE_CHARACTERS = 100
 # As .editorconfig says of *.tpl; manifests and notes are templates, too.
 MAX_TEMPLATE_LINE_CHARACTERS = 110
 # As .editorconfig says of files without a rule of their own.

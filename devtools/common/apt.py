@@ -21,7 +21,7 @@ FORBID_STARTS = (
     "exit 101\n"
 )
 # One lock for the machine: checkouts may use different caches.
-LOCK = Path("/run/lock/hvd-apt.lock")
+APT_LOCK_FILE = Path("/run/lock/hvd-apt.lock")
 # How long to wait for another apt-get, such as unattended upgrades.
 LOCK_TIMEOUT_SECONDS = 300
 
@@ -38,7 +38,10 @@ def install_packages(packages: Sequence[str]) -> None:
             " can install them",
             f"install {names}, or what your distribution has for them",
         )
-    with exclusive_lock(LOCK, "installing packages"), step(f"install Debian packages: {names}"):
+    with (
+        exclusive_lock(APT_LOCK_FILE, "installing packages"),
+        step(f"install Debian packages: {names}"),
+    ):
         run_apt("update")
         with _services_not_started():
             run_apt("install", "--yes", "--no-install-recommends", *packages)

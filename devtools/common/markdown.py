@@ -9,6 +9,9 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+# The length at which pages are wrapped.
+MAX_LINE_CHARACTERS = 100
+
 
 @cache
 def parse_markdown(text: str) -> list[Token]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from devtools import bootstrap
 from devtools.common.repository import ROOT
 
-LOCK = ROOT / "requirements" / "docs.txt"
+SITE_REQUIREMENTS = ROOT / "requirements" / "docs.txt"
 SITE = ROOT / "build" / "site"
 
 
@@ -25,8 +25,8 @@ def build_site(site: Path) -> subprocess.CompletedProcess[str]:
     The result includes the output of MkDocs. With --quiet, MkDocs does not count the warnings that
     it does not print, and --strict passes.
     """
-    environment = bootstrap.environment_dir(LOCK)
-    bootstrap.ensure(environment, LOCK)
+    environment = bootstrap.environment_dir(SITE_REQUIREMENTS)
+    bootstrap.ensure(environment, SITE_REQUIREMENTS)
     command = [str(environment / "bin" / "python"), "-m", "mkdocs", "build", "--strict"]
     return subprocess.run(
         [*command, "--site-dir", str(site)],

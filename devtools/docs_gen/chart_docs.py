@@ -20,8 +20,8 @@ from hvd_pods.shared import exit_codes
 from hvdchart.chart_files import read_data
 
 SOURCE = CHART / "values.source.yaml"
-# The longest line with a description; templates have the same limit.
-MAX_LINE_CHARACTERS = 120
+# The longest line of values.yaml with a description.
+MAX_VALUES_LINE_CHARACTERS = 120
 # A name of resources.json in a pattern, or of the key itself in its description.
 NAME = re.compile(r"\{(\w+)\}")
 # The values of `hash` that a key may declare.
@@ -103,13 +103,13 @@ def _add_description(line: str, node: Node) -> str:
     """Return the line with the description: behind it where both fit, otherwise above it, each of
     its clauses on a line of its own.
     """
-    if len(whole := f"{line}  # {node['description']}") <= MAX_LINE_CHARACTERS:
+    if len(whole := f"{line}  # {node['description']}") <= MAX_VALUES_LINE_CHARACTERS:
         return f"{whole}\n"
     mark = f"{line[: len(line) - len(line.lstrip())]}# "
     clauses = [
         textwrap.fill(
             clause,
-            MAX_LINE_CHARACTERS,
+            MAX_VALUES_LINE_CHARACTERS,
             initial_indent=mark,
             subsequent_indent=f"{mark}  ",
             break_long_words=False,

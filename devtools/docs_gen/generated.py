@@ -9,10 +9,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from devtools.common.markdown import MAX_LINE_CHARACTERS
 from hvdchart.files import file_difference, write_atomically
-
-# The limit that devtools/checks/style.py checks in each page.
-MAX_LINE_CHARACTERS = 100
 
 
 def replace_sections(

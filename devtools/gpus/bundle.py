@@ -106,10 +106,10 @@ def debian_programs() -> dict[Path, Path]:
         if not program.is_file():
             raise DevtoolsError(f"{name} is not installed", "start the local cluster once")
         is_plugin = CNI_PLUGINS in program.parents
-        folder = machine.CNI_PLUGINS if is_plugin else machine.BUNDLE_PROGRAMS
+        folder = machine.BUNDLE_CNI_PLUGINS if is_plugin else machine.BUNDLE_PROGRAMS
         files[folder / program.name] = program.resolve()
         for library, path in libraries_of(program).items():
-            files[machine.LIBRARIES / library] = path.resolve()
+            files[machine.BUNDLE_LIBRARIES / library] = path.resolve()
     return files
 
 

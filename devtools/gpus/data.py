@@ -29,9 +29,9 @@ from devtools.gpus.training import (
     train_step,
 )
 
-BATCH = 256
-STEPS = 50
-FILES = 768
+BATCH_IMAGES = 256
+MEASURED_STEPS = 50
+JPEG_FILES = 768
 LOADERS = len(os.sched_getaffinity(0))
 # Loaders that only read files for the GPU.
 READERS = 4
@@ -93,8 +93,8 @@ def join(batch: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, list[int]
 
 def load(files: list[Path], batches: int, *, decode: bool) -> Iterable[Any]:
     loader: Iterable[Any] = torch.utils.data.DataLoader(
-        Pictures(files, batches * BATCH, decode=decode),
-        BATCH,
+        Pictures(files, batches * BATCH_IMAGES, decode=decode),
+        BATCH_IMAGES,
         shuffle=True,
         num_workers=LOADERS if decode else READERS,
         pin_memory=decode,
@@ -173,7 +173,7 @@ def ahead(
 
 
 def rate(
-    stream: Iterable[Any], use: Callable[[Any], object], skipped: int, steps: int = STEPS
+    stream: Iterable[Any], use: Callable[[Any], object], skipped: int, steps: int = MEASURED_STEPS
 ) -> float:
     """Return images a second of `steps` batches, after `skipped` batches that are not counted."""
     for number, batch in enumerate(stream):
@@ -183,7 +183,7 @@ def rate(
         use(batch)
         if number == skipped + steps - 1:
             torch.cuda.synchronize()
-            return round(steps * BATCH / (time.perf_counter() - began), 1)
+            return round(steps * BATCH_IMAGES / (time.perf_counter() - began), 1)
     raise SystemExit("the loader has too few batches")
 
 
@@ -199,7 +199,7 @@ class Training:
         )
         self.mean = MEAN.cuda()
         self.deviation = DEVIATION.cuda()
-        self.fixed = random_batches(BATCH)
+        self.fixed = random_batches(BATCH_IMAGES)
 
     def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
         train_step(self.model, self.optimizer, batch)
@@ -210,22 +210,22 @@ class Training:
         x = x.sub_(self.mean).div_(self.deviation)
         self.train((x, batch[1].cuda(non_blocking=True)))
 
-    def synthetic(self, steps: int = STEPS) -> float:
+    def synthetic(self, steps: int = MEASURED_STEPS) -> float:
         batches = (self.fixed[number % len(self.fixed)] for number in range(5 + steps))
         return rate(batches, self.train, 5, steps)
 
     def by_loader(self, use: Callable[[Any], object]) -> float:
         skipped = READY_BATCHES + 2 * LOADERS
-        return rate(load(self.files, skipped + STEPS, decode=True), use, skipped)
+        return rate(load(self.files, skipped + MEASURED_STEPS, decode=True), use, skipped)
 
     def by_gpu(self, use: Callable[[Any], object]) -> float:
         skipped = READY_BATCHES + 2 * READERS
-        stream = load(self.files, skipped + STEPS, decode=False)
+        stream = load(self.files, skipped + MEASURED_STEPS, decode=False)
         return rate(ahead(stream, decode_raw), use, skipped)
 
     def by_both(self) -> float:
         skipped = READY_BATCHES + 2 * LOADERS
-        total = skipped + STEPS
+        total = skipped + MEASURED_STEPS
         decoded = iter(load(self.files, total, decode=True))
         raw = ahead(load(self.files, total, decode=False), decode_raw)
         turns = (number % GPU_DECODES_EACH == 0 for number in range(total))
@@ -244,7 +244,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     folder = tempfile.mkdtemp(prefix="hvd-jpegs-")
     with multiprocessing.get_context("fork").Pool(LOADERS) as pool:
-        pool.map(make_file, [(folder, number) for number in range(FILES)], chunksize=8)
+        pool.map(make_file, [(folder, number) for number in range(JPEG_FILES)], chunksize=8)
     training = Training(sorted(Path(folder).glob("*.jpg")))
     training.synthetic(10)
     alone = {"JPEGs": training.by_loader(use_nothing)}

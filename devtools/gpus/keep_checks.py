@@ -27,6 +27,7 @@ import keep
 import torch
 
 from devtools.gpus.training import (
+    BATCH_SIZES,
     compare_ways,
     make_resnet,
     median_milliseconds,
@@ -41,12 +42,10 @@ OPTIMIZERS = {
     "SGD with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
     "Adam": lambda p: torch.optim.Adam(p, 1e-3),
 }
-# With the smaller batch, the CPU takes as long to start the kernels as the GPU takes to run them.
-SIZES = (128, 256)
 BLOCK_STEPS = 10
-ROUNDS = 6
+COST_TURNS = 6
 # The steps of a training that is killed.
-STEPS = 6
+KILLED_TRAINING_STEPS = 6
 STEPS_BEFORE_KILL = 3
 # A folder for each of these trainings, in memory like a worker's.
 KEPT = f"{keep.FOLDER}-killed"
@@ -92,7 +91,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
     calls.clear()
     blocks = {"none": 0, "each step": 1, "each tenth step": 10}
     times = compare_ways(
-        {way: partial(train, every) for way, every in blocks.items()}, ROUNDS, BLOCK_STEPS
+        {way: partial(train, every) for way, every in blocks.items()}, COST_TURNS, BLOCK_STEPS
     )
     sizes = [
         tensor.numel() * tensor.element_size()
@@ -114,7 +113,11 @@ def measure_all() -> None:
     start_horovod()
     torch.backends.cudnn.benchmark = True
     print_result(
-        {f"{name}, batch {size}": measure(name, size) for name in OPTIMIZERS for size in SIZES}
+        {
+            f"{name}, batch {size}": measure(name, size)
+            for name in OPTIMIZERS
+            for size in BATCH_SIZES
+        }
     )
     shutil.rmtree(keep.FOLDER, ignore_errors=True)
     os._exit(0)
@@ -145,13 +148,13 @@ def train(name: str, until: int) -> None:
         y = torch.randint(0, 1000, (32,), generator=generator).cuda()
         train_step(model, optimizer, (x.contiguous(memory_format=torch.channels_last), y))
         state.commit()
-        if number + 1 in (STEPS_BEFORE_KILL, STEPS):
+        if number + 1 in (STEPS_BEFORE_KILL, KILLED_TRAINING_STEPS):
             digests[number + 1] = digest([model.state_dict(), optimizer.state_dict()])
     torch.cuda.synchronize()
     # A commit is complete some milliseconds after the call.
     time.sleep(0.5)
     print("PART", json.dumps({"begin": begin, "digests": digests}), flush=True)
-    if until < STEPS:
+    if until < KILLED_TRAINING_STEPS:
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(0)
 
@@ -176,12 +179,12 @@ def kill_one(name: str) -> dict[str, Any]:
     """Train with a kill, and at the same time without one."""
     label = name.partition(" ")[0]
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(run, name, f"{label}-whole", STEPS)
+        future = pool.submit(run, name, f"{label}-whole", KILLED_TRAINING_STEPS)
         first = run(name, label, STEPS_BEFORE_KILL)["digests"]
-        second = run(name, label, STEPS)
+        second = run(name, label, KILLED_TRAINING_STEPS)
         whole = future.result()["digests"]
     at = str(STEPS_BEFORE_KILL)
-    end = str(STEPS)
+    end = str(KILLED_TRAINING_STEPS)
     return {
         "killed after step": STEPS_BEFORE_KILL,
         "went on after step": second["begin"],

@@ -23,8 +23,8 @@ WORK = Path("/opt/hvd-gpu")
 # The bundle's archive has folders with these names and their files.
 CACHE = WORK / "cache"
 BUNDLE_PROGRAMS = WORK / "bin"
-CNI_PLUGINS = WORK / "cni"
-LIBRARIES = WORK / "lib"
+BUNDLE_CNI_PLUGINS = WORK / "cni"
+BUNDLE_LIBRARIES = WORK / "lib"
 BUNDLE_ARCHIVE = "cluster.tar.xz"
 # The path of the bundle's packages in pods.
 POD_PREFIX = Path("/opt/hvd-gpu-prefix")
@@ -45,13 +45,13 @@ def prepare_machine() -> None:
             shutil.copy2(program, "/usr/local/bin")
     standard = Path("/usr/lib/cni")
     standard.mkdir(exist_ok=True)
-    for plugin in CNI_PLUGINS.iterdir():
+    for plugin in BUNDLE_CNI_PLUGINS.iterdir():
         if not (standard / plugin.name).exists():
             shutil.copy2(plugin, standard)
     libraries = subprocess.run(
         ["ldconfig", "-p"], check=True, capture_output=True, text=True
     ).stdout
-    for library in LIBRARIES.iterdir():
+    for library in BUNDLE_LIBRARIES.iterdir():
         if f"\t{library.name} " not in libraries:
             shutil.copy2(library, "/usr/local/lib")
     subprocess.run(["ldconfig"], check=True)

@@ -15,6 +15,7 @@ import horovod.torch as hvd
 import torch
 
 from devtools.gpus.training import (
+    BATCH_SIZES,
     compare_ways,
     make_resnet,
     print_result,
@@ -24,9 +25,8 @@ from devtools.gpus.training import (
     train_step,
 )
 
-STEPS = 10
-ROUNDS = 8
-SIZES = (128, 256)
+TURN_STEPS = 10
+TURNS = 8
 WAYS = ("plain", "Horovod", "Horovod, float16", "DDP")
 
 
@@ -52,16 +52,16 @@ def main() -> None:
     )
     ways = {way: make(way) for way in (WAYS[:2] if is_waiting else WAYS)}
     result: dict[str, Any] = {}
-    for size in SIZES[:1] if is_waiting else SIZES:
+    for size in BATCH_SIZES[:1] if is_waiting else BATCH_SIZES:
         batches = random_batches(size)
 
         def train(way: str, batches: Any = batches) -> None:
-            for number in range(STEPS):
+            for number in range(TURN_STEPS):
                 loss = train_step(*ways[way], batches[number % len(batches)])
             assert float(loss) == float(loss), f"{way}: the loss is NaN"
 
         blocks = {way: partial(train, way) for way in ways}
-        times = compare_ways(blocks, ROUNDS, STEPS)
+        times = compare_ways(blocks, TURNS, TURN_STEPS)
         result[f"batch {size}"] = {
             way: {
                 "images per second": round(size / statistics.median(times[way])),

@@ -14,7 +14,7 @@ from devtools.common.repository import ROOT
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker_root
 
-ROUNDS = 4
+STARTS = 4
 TOTAL = "start to first allreduce"
 # The variables of the only rank, as mode direct sets them.
 ONLY_RANK = {
@@ -133,12 +133,12 @@ def main() -> None:
     result: dict[str, Any] = {}
     with worker_root({"warm_name": WARM_NAME, "uses_gpu": TOUCHES_GPU}) as root:
         worker = GpuWorker(root)
-        result["cold"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
+        result["cold"] = summarize([worker.time_rank() for _ in range(STARTS)])
         print("cold", result["cold"], flush=True)
         with warm_process(worker, PRELOAD):
             result["memory while the warm process waits"] = memory_in_use()
             worker.time_rank()
-            result["warm"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
+            result["warm"] = summarize([worker.time_rank() for _ in range(STARTS)])
             print("warm", result["warm"], flush=True)
             end_one(worker, client=False)
             worker.time_rank()
@@ -151,7 +151,7 @@ def main() -> None:
         with warm_process(worker, (*PRELOAD, "uses_gpu")):
             assert not worker.time_rank()["forked"], worker.log
     print("RESULT", json.dumps(result), flush=True)
-    good = result["warm"]["forked"] == ROUNDS and result["warm"]["loaded NCCL"] == ROUNDS
+    good = result["warm"]["forked"] == STARTS and result["warm"]["loaded NCCL"] == STARTS
     sys.exit(0 if good else 1)
 
 

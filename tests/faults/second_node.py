@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from devtools.common.waiting import wait_until
 from devtools.localkube.instance import Instance
-from tests.faults.training import Training
-
-STEPS = 120
-FAULT_AT = 45
+from tests.faults.training import FAULT_STEP, TRAINING_STEPS, Training
 
 
 def begin_on_two_nodes(training: Training, second: Instance, **worker: object) -> None:
     """Start a run, and wait until it is in the middle, with a rank on the second node."""
     # What becomes of the master is another fault.
     first = {"nodeSelector": {"kubernetes.io/hostname": second.first.node_name}}
-    training.run_to(FAULT_AT, STEPS, worker=worker, master=first)
+    training.run_to(FAULT_STEP, TRAINING_STEPS, worker=worker, master=first)
     if second.node_name not in nodes(training):
         # Of workers and spares, the first node's answered first. One that is lost is replaced.
         lost = training.newest(1)["host"]

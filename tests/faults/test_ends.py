@@ -6,15 +6,13 @@ import time
 
 import pytest
 
-from tests.faults.training import Training
+from tests.faults.training import TRAINING_STEPS, Training
 from tests.support.namespace import Values
-
-STEPS = 120
 
 
 def failing(training: Training, how: str) -> Values:
     """The arguments of a script that fails on rank 1, in every attempt."""
-    args = training.values(STEPS)["master"]["args"]
+    args = training.values(TRAINING_STEPS)["master"]["args"]
     return {"args": [*args, "--fail", how, "--rank", "1"]}
 
 
@@ -29,7 +27,7 @@ def end(training: Training, began: float) -> str:
 @pytest.mark.fault("script raises on one rank")
 def test_exception_on_one_rank(training: Training) -> None:
     began = time.time()
-    training.install(STEPS, master=failing(training, "raise"))
+    training.install(TRAINING_STEPS, master=failing(training, "raise"))
     reason = end(training, began)
     assert reason.startswith(
         "rank 1 on hvd-worker-1: ValueError: this batch has no labels, train.py"
@@ -41,7 +39,7 @@ def test_exception_on_one_rank(training: Training) -> None:
 def test_memory_of_one_rank(training: Training) -> None:
     began = time.time()
     limits = {"resources": {"limits": {"memory": "2Gi"}}}
-    training.install(STEPS, master=failing(training, "memory"), worker=limits)
+    training.install(TRAINING_STEPS, master=failing(training, "memory"), worker=limits)
     reason = end(training, began)
     assert reason.startswith("rank 1 on hvd-worker-1: out of memory: it used 2.0 of 2.0 GiB")
     assert "raise `worker.resources.limits.memory` to 4Gi" in reason
@@ -53,7 +51,7 @@ def test_full_output(training: Training) -> None:
     began = time.time()
     small = {"name": "output", "emptyDir": {"medium": "Memory", "sizeLimit": "16Ki"}}
     mount = {"name": "output", "mountPath": "/output"}
-    training.install(STEPS, volumes=[small], volumeMounts=[mount])
+    training.install(TRAINING_STEPS, volumes=[small], volumeMounts=[mount])
     reason = end(training, began)
     assert reason.startswith("rank 0 on hvd-worker-0: OSError: [Errno 28] No space left on device")
 
@@ -70,7 +68,9 @@ def test_quota(training: Training) -> None:
     training.namespace.apply(quota)
     began = time.time()
     requests = {"resources": {"requests": {"memory": "1Gi"}}}
-    training.install(STEPS, worker=requests, launch={"preload": [], "workersTimeoutSeconds": 8})
+    training.install(
+        TRAINING_STEPS, worker=requests, launch={"preload": [], "workersTimeoutSeconds": 8}
+    )
     reason = end(training, began)
     assert "exceeded quota: small" in reason
 
@@ -80,6 +80,6 @@ def test_quota(training: Training) -> None:
 def test_pod_security(training: Training) -> None:
     began = time.time()
     launch = {"preload": [], "workersTimeoutSeconds": 8}
-    training.install(STEPS, worker={"podSpec": {"hostPID": True}}, launch=launch)
+    training.install(TRAINING_STEPS, worker={"podSpec": {"hostPID": True}}, launch=launch)
     reason = end(training, began)
     assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in reason

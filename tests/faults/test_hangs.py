@@ -7,10 +7,8 @@ import time
 
 import pytest
 
-from tests.faults.training import Training
+from tests.faults.training import FAULT_STEP, TRAINING_STEPS, Training
 
-STEPS = 120
-FAULT_AT = 45
 # Horovod and the workers look for such ranks at half of this time.
 LAUNCH = {"stallTimeoutSeconds": 8}
 
@@ -30,7 +28,7 @@ def finish(training: Training, fault: float, what: str) -> str:
 @pytest.mark.rare
 @pytest.mark.fault("rank stopped for good")
 def test_stopped_rank(training: Training) -> None:
-    fault = training.run_to(FAULT_AT, STEPS, launch=LAUNCH)
+    fault = training.run_to(FAULT_STEP, TRAINING_STEPS, launch=LAUNCH)
     training.rank(1).suspend()
     finish(training, fault, "rank 1 on hvd-worker-1 is stopped by a signal")
 
@@ -38,9 +36,9 @@ def test_stopped_rank(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("rank that does not join an allreduce")
 def test_rank_that_does_not_join(training: Training) -> None:
-    args = training.values(STEPS)["master"]["args"]
-    hang = ["--fail", "hang", "--rank", "1", "--at", str(FAULT_AT + 1)]
-    training.run_to(FAULT_AT, STEPS, launch=LAUNCH, master={"args": [*args, *hang]})
+    args = training.values(TRAINING_STEPS)["master"]["args"]
+    hang = ["--fail", "hang", "--rank", "1", "--at", str(FAULT_STEP + 1)]
+    training.run_to(FAULT_STEP, TRAINING_STEPS, launch=LAUNCH, master={"args": [*args, *hang]})
     # All of TensorFlow's eager operations have this name.
     log = finish(training, time.time(), "rank 1 on hvd-worker-1 has not joined HorovodAllreduce")
     assert re.search(r"train\.py\", line \d+ in fail$", log, re.MULTILINE), "its Python stack"

@@ -10,20 +10,16 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from tests.faults.node import cut_off
-from tests.faults.training import Training
-
-STEPS = 120
-# In the middle, and between two checkpoints.
-FAULT_AT = 45
+from tests.faults.training import FAULT_STEP, TRAINING_STEPS, Training
 
 
 @pytest.mark.fault("rank killed")
 def test_killed_rank(training: Training) -> None:
     with training.disturbed():
-        training.run_to(1, STEPS)
+        training.run_to(1, TRAINING_STEPS)
         # To find it takes a while.
         rank = training.rank(1)
-        training.wait_for_step(FAULT_AT)
+        training.wait_for_step(FAULT_STEP)
         fault = time.time()
         rank.kill()
     training.finish(fault)
@@ -34,7 +30,7 @@ def test_killed_rank(training: Training) -> None:
 @pytest.mark.fault("worker deleted")
 def test_deleted_worker(training: Training) -> None:
     with training.disturbed():
-        fault = training.run_to(FAULT_AT, STEPS)
+        fault = training.run_to(FAULT_STEP, TRAINING_STEPS)
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     training.finish(fault)
     assert len(training.namespace.master_pods("hvd")) == 1, "a lost worker cost the master"
@@ -43,7 +39,7 @@ def test_deleted_worker(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("worker deleted, with a spare")
 def test_deleted_worker_with_a_spare(training: Training) -> None:
-    training.run_to(FAULT_AT, STEPS, worker={"spares": 1})
+    training.run_to(FAULT_STEP, TRAINING_STEPS, worker={"spares": 1})
     lost = training.newest(1)["host"]
     fault = time.time()
     training.namespace.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
@@ -54,7 +50,7 @@ def test_deleted_worker_with_a_spare(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("network of a worker cut, with a spare")
 def test_cut_worker(training: Training) -> None:
-    training.run_to(FAULT_AT, STEPS, worker={"spares": 1})
+    training.run_to(FAULT_STEP, TRAINING_STEPS, worker={"spares": 1})
     lost = training.host(1)
     fault = time.time()
     with cut_off(lost):
@@ -64,7 +60,7 @@ def test_cut_worker(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("network of a worker cut for a while")
 def test_worker_cut_for_a_while(training: Training) -> None:
-    fault = training.run_to(FAULT_AT, STEPS)
+    fault = training.run_to(FAULT_STEP, TRAINING_STEPS)
     with cut_off(training.host(1)):
         wait_until(
             lambda: training.namespace.master_events("WorkerLost"), 180, "the master misses it"
@@ -79,7 +75,7 @@ def test_worker_cut_for_a_while(training: Training) -> None:
 @pytest.mark.fault("worker replaced by one with another address, behind a cut network")
 def test_connections_to_a_replaced_worker(training: Training) -> None:
     """Those before learn nothing of that: no packet of the deleted worker comes through."""
-    training.run_to(FAULT_AT, STEPS)
+    training.run_to(FAULT_STEP, TRAINING_STEPS)
     lost = training.worker(1)
     with cut_off(lost), training.disturbed():
         fault = time.time()
@@ -95,7 +91,7 @@ def test_connections_to_a_replaced_worker(training: Training) -> None:
 @pytest.mark.fault("the agent killed")
 def test_killed_agent(training: Training) -> None:
     """The container ends with it, and so do its ranks."""
-    fault = training.run_to(FAULT_AT, STEPS)
+    fault = training.run_to(FAULT_STEP, TRAINING_STEPS)
     # The supervisors of the agent are forks of it, with its command line.
     main = training.process(1, command="worker/main.py")
     (agent,) = [
@@ -118,7 +114,7 @@ def test_killed_agent(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("warm process killed, then a rank")
 def test_killed_warm_process(training: Training) -> None:
-    training.run_to(FAULT_AT, STEPS)
+    training.run_to(FAULT_STEP, TRAINING_STEPS)
     warm = training.process(1, command="warm/server.py")
     # It watches the one that imports, which is its child.
     (importing,) = warm.children()
@@ -134,7 +130,7 @@ def test_killed_warm_process(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("rank 0 killed while it writes a checkpoint")
 def test_killed_in_a_checkpoint(training: Training) -> None:
-    training.run_to(FAULT_AT, STEPS)
+    training.run_to(FAULT_STEP, TRAINING_STEPS)
     (training.folder / "hold").touch()
     wait_until((training.folder / "writing").exists, 180, "rank 0 writes a checkpoint")
     fault = time.time()

@@ -6,18 +6,14 @@ import time
 
 import pytest
 
-from tests.faults.training import Training
-
-STEPS = 120
-# No step at which a checkpoint is written anyway.
-FAULT_AT = 45
+from tests.faults.training import FAULT_STEP, TRAINING_STEPS, Training
 
 
 def begin(training: Training, spares: int = 0) -> None:
     """Start a run whose ranks save when they are asked to end; wait until it is in the middle."""
-    args = training.values(STEPS)["master"]["args"]
+    args = training.values(TRAINING_STEPS)["master"]["args"]
     master = {"args": [*args, "--notice"]}
-    training.run_to(FAULT_AT, STEPS, worker={"spares": spares}, master=master)
+    training.run_to(FAULT_STEP, TRAINING_STEPS, worker={"spares": spares}, master=master)
 
 
 def finish(training: Training, pod: str) -> set[int]:

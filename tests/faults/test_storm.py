@@ -18,18 +18,18 @@ from tests.faults.storm import (
 from tests.faults.training import Training
 
 # More than the training makes until all faults are over.
-STEPS = 1200
+STORM_STEPS = 1200
 
 
 @pytest.mark.rare
 @pytest.mark.fault("one fault after another, the state in memory")
 def test_no_step_is_lost_in_a_storm(training: Training) -> None:
     began = time.time()
-    begin_run(training, STEPS)
+    begin_run(training, STORM_STEPS)
     for fault in FAULTS:
         survive_fault(training, fault)
     reached = training.steps()[-1].step
-    assert reached < STEPS, "the faults came too late"
+    assert reached < STORM_STEPS, "the faults came too late"
     measured = finish_run(training, began)
     training.report(measured)
     # A commit that was under way on the rank that was killed is made again.
@@ -50,7 +50,7 @@ def test_training_that_finishes_without_a_master_is_not_repeated(training: Train
 def test_faults_that_nobody_reports_cost_seconds_where_no_step_is_lost(training: Training) -> None:
     """A rank that is stopped would cost ten minutes, as no step is reported, and a network 12 s."""
     began = time.time()
-    begin_run(training, STEPS // 2)
+    begin_run(training, STORM_STEPS // 2)
     for fault in (stop_rank, cut_network):
         # The workers look every five seconds whether their ranks keep their state.
         training.wait_for_step(training.steps()[-1].step + 8 * BETWEEN)

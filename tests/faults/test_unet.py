@@ -13,7 +13,7 @@ from tests.faults.node import cut_power
 from tests.faults.second_node import begin_on_two_nodes
 from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Place, Training
 
-STEPS = 120
+UNET_STEPS = 120
 # In the middle, and between two checkpoints.
 WORKER_AT = 35
 MASTER_AT = 75
@@ -63,7 +63,7 @@ def learn_undisturbed(place: Place, kept: dict[str, Any]) -> dict[str, Any]:
     """The result of a training that nothing happens to."""
     if not kept:
         training = UNet(*place, "alone")
-        training.install(STEPS)
+        training.install(UNET_STEPS)
         kept.update(training.result())
     return kept
 
@@ -82,7 +82,7 @@ def assert_same_model(result: dict[str, Any], undisturbed: dict[str, Any]) -> No
 def test_unet_without_a_worker_and_without_the_master(place: Place, kept: dict[str, Any]) -> None:
     undisturbed = learn_undisturbed(place, kept)
     training = UNet(*place, "hvd")
-    first = training.run_to(WORKER_AT, STEPS)
+    first = training.run_to(WORKER_AT, UNET_STEPS)
     place.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     training.wait_for_step(MASTER_AT)
     second = time.time()

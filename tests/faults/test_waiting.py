@@ -10,11 +10,9 @@ import pytest
 from devtools.localkube.instance import current_instance
 from tests.faults.node import call_after
 from tests.faults.stale_dns import stale_dns
-from tests.faults.training import Training
+from tests.faults.training import FAULT_STEP, TRAINING_STEPS, Training
 from tests.support.namespace import Values
 
-STEPS = 120
-FAULT_AT = 45
 LATE = 30.0
 
 
@@ -25,7 +23,7 @@ def test_late_worker(training: Training) -> None:
     node = current_instance().node_name
     label = f"{namespace.name[-8:]}/late"
     groups = [{"name": "a", "number": 1}, {"name": "b", "number": 1, "nodeSelector": {label: "no"}}]
-    training.install(STEPS, workerGroups=groups)
+    training.install(TRAINING_STEPS, workerGroups=groups)
     with ExitStack() as stack:
         stack.callback(namespace.kubectl, "label", "node", node, f"{label}-")
         # The delay is the fault: there is no event to wait for.
@@ -56,7 +54,7 @@ def test_stale_dns(training: Training, values: Values) -> None:
         domain = f"{training.namespace.name}.svc.cluster.local"
         servers = {"nameservers": [str(node.gateway_ip)], "searches": [domain]}
         pods = {"podSpec": {"dnsPolicy": "None", "dnsConfig": servers}}
-        fault = training.run_to(FAULT_AT, STEPS, master=pods, worker=pods, **values)
+        fault = training.run_to(FAULT_STEP, TRAINING_STEPS, master=pods, worker=pods, **values)
         dns.stale = True
         call_after(LATE, lambda: setattr(dns, "stale", False))
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")

@@ -24,6 +24,10 @@ ACCURACY = 0.88
 # Ranks add up their shares in another order than one rank alone.
 TOLERANCE = 1e-9
 CHECKPOINT_EVERY = 10
+# The steps of a training that is disturbed, and the one after which the fault comes: in the middle,
+# and between two checkpoints.
+TRAINING_STEPS = 120
+FAULT_STEP = 45
 
 
 class Step(NamedTuple):

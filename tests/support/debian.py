@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from devtools.common.apt import LOCK, run_apt
+from devtools.common.apt import APT_LOCK_FILE, run_apt
 from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output
 from devtools.common.locks import exclusive_lock
@@ -21,7 +21,10 @@ def unpacked_program(package: str, program: str) -> Path:
     """
     folder = cache_dir() / "packages" / package
     if not folder.exists():
-        with exclusive_lock(LOCK, "unpacking a package"), step(f"unpack Debian package: {package}"):
+        with (
+            exclusive_lock(APT_LOCK_FILE, "unpacking a package"),
+            step(f"unpack Debian package: {package}"),
+        ):
             _unpack(package, folder)
     return folder / program
 

@@ -13,7 +13,7 @@ from hvd_pods.pod.rank_variables import choose
 from tests.images.sandboxes import Sandboxes
 from tests.support.in_image.sandbox import Sandbox, output_of
 
-LOCK = Path(__file__).with_name("libraries.txt")
+LIBRARY_REQUIREMENTS = Path(__file__).with_name("libraries.txt")
 SHOW = """
 import json, sys
 sys.path.insert(0, "/output/libraries")
@@ -37,7 +37,16 @@ def libraries(sandboxes: Sandboxes) -> Sandbox:
     inside = sandboxes("pytorch")
     options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     target = ["--python-version=3.13", "--target", str(inside.folder / "libraries")]
-    command = [sys.executable, "-m", "pip", "install", *options, *target, "-r", str(LOCK)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *options,
+        *target,
+        "-r",
+        str(LIBRARY_REQUIREMENTS),
+    ]
     subprocess.run(command, check=True)
     return inside
 

@@ -33,7 +33,7 @@ def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     program.chmod(0o755)
     monkeypatch.setattr(apt, "POLICY", policy)
-    monkeypatch.setattr(apt, "LOCK", tmp_path / "apt.lock")
+    monkeypatch.setattr(apt, "APT_LOCK_FILE", tmp_path / "apt.lock")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HVD_CACHE", str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: 0)
