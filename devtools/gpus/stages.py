@@ -64,8 +64,8 @@ MEASURED = (
         variables={"HOROVOD_ENABLE_ASYNC_COMPLETION": "0"},
     ),
     Stage("keep-cost", 100, stage_command("keep_checks", "cost"), variables={"HVD_RUN_ID": "gpu"}),
-    Stage("warm", 80, stage_command("warm")),
-    Stage("data", 100, stage_command("data")),
+    Stage("warm-ranks", 80, stage_command("warm_ranks")),
+    Stage("image-loading", 100, stage_command("image_loading")),
 )
 CHECKED = (
     Stage("operations", 90, [*OVER_MPI, "1", *stage_command("operations")]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -23,6 +24,12 @@ def test_no_kubernetes_runs_while_something_is_measured() -> None:
     first = next(number for number, group in enumerate(names) if "cluster-start" in group)
     assert all(len(group) == 1 for group in names[:first])
     assert names[first + 1 :] == [["cluster"]]
+
+
+def test_stages_run_modules_that_exist() -> None:
+    for stage in (stage for group in stages.GROUPS for stage in group):
+        module = stage.command[stage.command.index("-m") + 1]
+        assert importlib.util.find_spec(module), stage.name
 
 
 def test_a_stage_ends_at_its_limit_with_the_last_result(tmp_path: Path) -> None:
