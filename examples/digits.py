@@ -205,7 +205,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
@@ -223,17 +223,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--target-accuracy", type=float, default=0.95, help="below it, the exit status is 1"
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path(__file__).with_name("digits.csv.gz"),
-        help="scikit-learn's sklearn/datasets/data/digits.csv.gz (default: next to this script)",
-    )
-    output = os.environ.get("OUTPUT_PATH")
+    data = Path(__file__).with_name("digits.csv.gz")
+    parser.add_argument("--data", type=Path, default=data, help="scikit-learn's digits.csv.gz")
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(output) if output else None,
+        default=os.environ.get("OUTPUT_PATH") or None,
         help="folder for checkpoints; a run resumes from the latest one (default: $OUTPUT_PATH)",
     )
     return parser.parse_args()
@@ -241,7 +236,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Train and print the result. Returns the exit status."""
-    options = arguments()
+    options = parse_arguments()
     # Horovod: connect to the other ranks.
     hvd.init()
     # Horovod: each rank uses one GPU, if there are GPUs.

@@ -151,8 +151,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target-accuracy", type=float, default=0.95)
     parser.add_argument("--data", type=Path, help="scikit-learn's file digits.csv.gz")
-    output = os.environ.get("OUTPUT_PATH")
-    parser.add_argument("--output", type=Path, default=Path(output) if output else None)
+    parser.add_argument("--output", type=Path, default=os.environ.get("OUTPUT_PATH") or None)
     options = parser.parse_args()
     if torch.cuda.is_available():
         dist.init_process_group("nccl")

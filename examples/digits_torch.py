@@ -142,7 +142,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
@@ -156,11 +156,10 @@ def arguments() -> argparse.Namespace:
     )
     data = Path(__file__).with_name("digits.csv.gz")
     parser.add_argument("--data", type=Path, default=data, help="scikit-learn's digits.csv.gz")
-    output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(output) if output else None,
+        default=os.environ.get("OUTPUT_PATH") or None,
         help="folder for the checkpoint, from which a run resumes (default: $OUTPUT_PATH)",
     )
     return parser.parse_args()
@@ -168,7 +167,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Train and print the result. Returns the exit status."""
-    options = arguments()
+    options = parse_arguments()
     # Horovod: connect to the other ranks.
     hvd.init()
     # Fails before any work if the ranks cannot communicate.

@@ -312,7 +312,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
@@ -321,11 +321,10 @@ def arguments() -> argparse.Namespace:
         default=Path(__file__).with_name("mni152") / "white",
         help="data set that unet_data.py wrote (default: mni152/white next to this script)",
     )
-    output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(output) if output else None,
+        default=os.environ.get("OUTPUT_PATH") or None,
         help="folder for checkpoints and logs; a run resumes there (default: $OUTPUT_PATH)",
     )
     parser.add_argument("--steps", type=int, default=600, help="of the whole training")
@@ -347,7 +346,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Train and print the result. Returns the exit status."""
-    options = arguments()
+    options = parse_arguments()
     # Horovod: connect to the other ranks.
     hvd.init()
     # Horovod: each rank uses a GPU of its own, if there are GPUs.

@@ -254,7 +254,7 @@ def read(file: Path, expected: dict[str, int]) -> np.ndarray:
     return np.load(file, mmap_mode="r")
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("source", type=Path, help="folder with NIfTI files, at any depth")
@@ -272,7 +272,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Convert a folder and print how much it gave. Returns the exit status."""
-    options = arguments()
+    options = parse_arguments()
     if (options.folder / MANIFEST).exists():
         raise SystemExit(f"{options.folder}: has a data set: delete it, or name another folder")
     pairs = find_pairs(options.source, options.image, options.mask)
