@@ -50,14 +50,14 @@ def find(folder: Path, kinds: Sequence[str]) -> dict[Path, Path]:
 
     They are keyed by what is before that: /scans/a/x_seg.nii.gz is found as /scans/a/x.
     """
-    found = {}
+    files = {}
     for ending in ENDINGS:
         for kind in kinds:
             for separator in "_-":
                 tail = f"{separator}{kind}{ending}"
                 for file in sorted(folder.rglob(f"*{tail}")):
-                    found[Path(str(file).removesuffix(tail))] = file
-    return found
+                    files[Path(str(file).removesuffix(tail))] = file
+    return files
 
 
 def find_pairs(folder: Path, image: Sequence[str], mask: Sequence[str]) -> list[Pair]:
@@ -185,7 +185,9 @@ def convert(pairs: Sequence[Pair], folder: Path, shards: int, threshold: float) 
         raise SystemExit(f"{training} training slices for {shards} shards: set fewer --shards")
     folder.mkdir(parents=True, exist_ok=True)
     # The slices are dealt to the shards in turn, so that each shard has some of every volume.
-    lengths = {f"train-{k:03}.npy": len(range(k, training, shards)) for k in range(shards)}
+    lengths = {
+        f"train-{number:03}.npy": len(range(number, training, shards)) for number in range(shards)
+    }
     lengths["test.npy"] = testing
     arrays = [
         np.lib.format.open_memmap(folder / name, "w+", np.float16, (length, SIDE, SIDE, 2))

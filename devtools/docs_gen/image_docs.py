@@ -43,7 +43,7 @@ def parameter_tables(image: Image) -> str:
         rows.append((f"`{key}`", default, shown or "none"))
     lines = [markdown_table(("Parameter", "Default", "Others"), rows)]
     # The parameters that have several values in the rows.
-    keys = [k for k in image.defaults if len({row.get(k) for row in image.combinations}) > 1]
+    keys = [key for key in image.defaults if len({row.get(key) for row in image.combinations}) > 1]
     if keys:
         lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
         cells = [[", ".join(row.get(key, ["any"])) for key in keys] for row in image.combinations]
@@ -113,7 +113,7 @@ def _targets(image: Image) -> Iterator[tuple[str, Mapping[str, Any]]]:
     target = _target(image)
     name = target_name(image.name)
     if image.environment:
-        yield f"{name}-build", {k: target[k] for k in target if k not in ("labels", "tags")}
+        yield f"{name}-build", {key: target[key] for key in target if key not in ("labels", "tags")}
         lines = [f"FROM {_PARENT}\n", *environment_lines(image)]
         target = {
             "contexts": {_PARENT: f"target:{name}-build"},

@@ -39,8 +39,8 @@ from devtools.gpus.training import (
 )
 
 OPTIMIZERS = {
-    "SGD with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
-    "Adam": lambda p: torch.optim.Adam(p, 1e-3),
+    "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
+    "Adam": lambda parameters: torch.optim.Adam(parameters, 1e-3),
 }
 BLOCK_STEPS = 10
 COST_TURNS = 6

@@ -186,7 +186,7 @@ def check_training(
         nn.functional.mse_loss(reference(x), y).backward()
         reference_optimizer.step()
     pairs = zip(model.parameters(), reference.parameters(), strict=True)
-    worst = max(float(((a - b).norm() / b.norm()).detach()) for a, b in pairs)
+    worst = max(float(((mine - wanted).norm() / wanted.norm()).detach()) for mine, wanted in pairs)
     assert worst < (5e-2 if kind != torch.float32 or options else 1e-5), worst
     return f"weights differ by {worst:.1e}"
 
@@ -248,12 +248,15 @@ def check_elastic_state() -> None:
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=1)
     state.sync()
     state.commit()
-    parameters = [p.detach().clone() for p in model.parameters()]
+    parameters = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer.zero_grad()
     model(torch.ones(2, 64, device="cuda")).sum().backward()
     optimizer.step()
     state.restore()
-    assert all(torch.equal(a, b) for a, b in zip(parameters, model.parameters(), strict=True))
+    assert all(
+        torch.equal(before, after)
+        for before, after in zip(parameters, model.parameters(), strict=True)
+    )
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 
@@ -299,10 +302,13 @@ def check_all() -> int:
     check("memory of an input", check_memory_of_input)
     check("barrier and join", lambda: (hvd.barrier(), hvd.join()) and "passed")
     check("SGD as one process", check_training)
-    check("Adam as one process", lambda: check_training(lambda p: torch.optim.Adam(p, 1e-3)))
+    check(
+        "Adam as one process",
+        lambda: check_training(lambda parameters: torch.optim.Adam(parameters, 1e-3)),
+    )
     check(
         "fused AdamW as one process",
-        lambda: check_training(lambda p: torch.optim.AdamW(p, 1e-3, fused=True)),
+        lambda: check_training(lambda parameters: torch.optim.AdamW(parameters, 1e-3, fused=True)),
     )
     check("compression to float16", lambda: check_training(compression=hvd.Compression.fp16))
     check("groups", lambda: check_training(groups=2))

@@ -90,7 +90,9 @@ def relative_cost(times: list[float], base: list[float]) -> dict[str, Any]:
     """Return by how many percent of throughput one way is slower than another, and the range of
     turns.
     """
-    ratios = sorted(b / a for a, b in zip(times, base, strict=True))
+    ratios = sorted(
+        base_seconds / seconds for seconds, base_seconds in zip(times, base, strict=True)
+    )
     return {
         "percent": round(100 * (1 - statistics.median(ratios)), 2),
         "range": [round(100 * (1 - ratios[-1]), 2), round(100 * (1 - ratios[0]), 2)],

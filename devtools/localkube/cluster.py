@@ -151,7 +151,11 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
     first = instance or current_instance()
     preflight.check_machine()
     with _lock(first):
-        instances = [n for n in first.others if n.state.exists() and number in (None, n.node)]
+        instances = [
+            instance
+            for instance in first.others
+            if instance.state.exists() and number in (None, instance.node)
+        ]
         if not instances:
             return None
         _remove_node(instances[-1])

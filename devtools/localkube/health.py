@@ -100,7 +100,9 @@ def _check_node(instance: Instance) -> Part:
         node = json.loads(run_kubectl(instance, "get", "node", name, "--output=json"))
     except DevtoolsError as error:
         return Part("node", is_healthy=False, detail=error.problem)
-    ready = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
+    ready = [
+        condition for condition in node["status"]["conditions"] if condition["type"] == "Ready"
+    ]
     healthy = bool(ready) and ready[0]["status"] == "True"
     reason = ready[0].get("message", "") if ready else "no Ready condition yet"
     return Part("node", healthy, name if healthy else f"{name} is not Ready: {reason}")

@@ -215,7 +215,9 @@ class _Source:
             contents=tuple(self.root / path for path in entry["contents"]),
             dockerfile=self.root / entry["dockerfile"],
             locks={self.root / path: Lock(kind) for path, kind in entry.get("locks", {}).items()},
-            versions={k: v for k, v in parameters.items() if k not in {*options, "suite"}},
+            versions={
+                name: value for name, value in parameters.items() if name not in {*options, "suite"}
+            },
             defaults=defaults,
             options={key: value for key, value in parameters.items() if key in options},
             parent=parent.name if parent else None,

@@ -88,7 +88,10 @@ def read_rows(
     for number, item in enumerate(written):
         row_place = f"{place}[{number}]"
         rows.append(
-            {key: read_words(f"{row_place}.{key}", v) for key, v in {**shared, **item}.items()}
+            {
+                key: read_words(f"{row_place}.{key}", words)
+                for key, words in {**shared, **item}.items()
+            }
         )
         if set(rows[number]) != set(rows[0]):
             raise DevtoolsError(

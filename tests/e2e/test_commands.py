@@ -195,7 +195,9 @@ class TestDailyCommands:
     def test_page_shows_the_step_and_the_memory_of_each_rank(self, running: Run) -> None:
         with page_of(running) as views:
             # Later views have what the pods say of themselves.
-            view = next(view for view in views if sum(bool(r["step"]) for r in view["rows"]) == 2)
+            view = next(
+                view for view in views if sum(bool(row["step"]) for row in view["rows"]) == 2
+            )
         assert view["progress"]["steps"] == STEPS
         assert all(row["memory"] > 0 for row in view["rows"] if row["step"])
 

@@ -288,8 +288,8 @@ PROJECT = {
 def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
     labels = {"app.kubernetes.io/part-of": "argocd"}
     # It leaves alone what an Application of the same name has in another namespace.
-    own = {"installationID": namespace.name}
-    for kind, name, data in (("ConfigMap", "argocd-cm", own), ("Secret", "argocd-secret", {})):
+    tracking = {"installationID": namespace.name}
+    for kind, name, data in (("ConfigMap", "argocd-cm", tracking), ("Secret", "argocd-secret", {})):
         meta = {"name": name, "labels": labels}
         namespace.apply({"apiVersion": "v1", "kind": kind, "metadata": meta, "data": data})
     with running(namespace, controllers_of_argo(namespace, folder), folder):

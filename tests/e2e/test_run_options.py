@@ -42,7 +42,7 @@ def test_options_reach_the_ranks(
     done = hvdchart(namespace, "run", str(script), *options, *namespace_options(namespace), *words)
     lines = [line for line in done.stdout.splitlines() if "RANK" in line]
     seen = "2 hidden hidden True 256 ['--lr', '0 1']"
-    assert sorted(lines) == [f"[{n}] RANK {n} {seen}" for n in (0, 1)]
+    assert sorted(lines) == [f"[{rank}] RANK {rank} {seen}" for rank in (0, 1)]
 
 
 def test_broken_script_ends_after_one_attempt_with_its_remedy(

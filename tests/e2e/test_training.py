@@ -32,8 +32,8 @@ def uninstalled(two_releases: None, namespace: Namespace) -> None:
 def all_names(namespace: Namespace) -> list[str]:
     """The names of all objects but events, which the cluster forgets by itself."""
     kinds = namespace.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name")
-    own = ",".join(kind for kind in kinds.split() if not kind.startswith("events"))
-    return [item["metadata"]["name"] for item in namespace.get(own)["items"]]
+    kinds_of_runs = ",".join(kind for kind in kinds.split() if not kind.startswith("events"))
+    return [item["metadata"]["name"] for item in namespace.get(kinds_of_runs)["items"]]
 
 
 @pytest.mark.usefixtures("two_releases")
@@ -57,9 +57,9 @@ class TestTwoReleases:
         self, uninstalled: None, namespace: Namespace
     ) -> None:
         # What belongs to an object of the release goes after it.
-        own = ("one", "sh.helm.release.v1.one")
+        names_of_one = ("one", "sh.helm.release.v1.one")
         wait_until(
-            lambda: not any(name.startswith(own) for name in all_names(namespace)),
+            lambda: not any(name.startswith(names_of_one) for name in all_names(namespace)),
             180,
             "nothing of the release is left",
             PROGRAM_PAUSE,

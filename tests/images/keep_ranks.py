@@ -56,7 +56,7 @@ class TensorFlowTraining:
         self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
     def arrays(self) -> list[np.ndarray]:
-        return [v.numpy() for v in self.model.trainable_variables]
+        return [variable.numpy() for variable in self.model.trainable_variables]
 
 
 class TorchTraining:
@@ -77,7 +77,7 @@ class TorchTraining:
         self.optimizer.step()
 
     def arrays(self) -> list[np.ndarray]:
-        return [v.detach().float().numpy() for v in self.model.state_dict().values()]
+        return [tensor.detach().float().numpy() for tensor in self.model.state_dict().values()]
 
 
 def attempt(steps: int, seed: int, save_at: int = 0) -> tuple[int, str]:

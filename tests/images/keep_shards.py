@@ -90,7 +90,7 @@ class Training:
         weights = dict(self.model.named_parameters())
         if not KIND.startswith("fsdp1"):
             weights = self.model.state_dict()
-        tensors = [*weights.values(), *(t for s in states for t in s.values())]
+        tensors = [*weights.values(), *(tensor for state in states for tensor in state.values())]
         rates = [group["lr"] for group in self.optimizer.param_groups]
         digest = hashlib.sha256(json.dumps(rates).encode())
         for tensor in tensors:

@@ -58,8 +58,8 @@ for name, cache in (("memory", ""), ("disk", "/tmp/cache"), ("none", None)):
     }
 result["cache files"] = sorted(path.name for path in Path("/tmp").glob("cache*.index"))
 
-one = Shards.of_rank(FOLDER, 0, 4)
-twice = read_images(one, SIZE, 16, augment=lambda image, label: (image, label + 1000))
+shards = Shards.of_rank(FOLDER, 0, 4)
+twice = read_images(shards, SIZE, 16, augment=lambda image, label: (image, label + 1000))
 first, second = (labels.numpy().tolist() for _, labels in twice.take(2))
 result["orders"] = [first, second]
 json.dump(result, sys.stdout)

@@ -108,8 +108,10 @@ def patients_are_on_one_side_only(source: Path, data: Path) -> str:
     shards = [shard for shards, _ in ranks for shard in shards]
     for arrays in (shards, [ranks[0][1]]):
         # What the noise is in one corner tells the patients apart, whatever the scale.
-        sides.append({s[-9:, -9:, 0].astype(np.float32).tobytes() for a in arrays for s in a})
-    assert [len(side) for side in sides] == [8 * SLICES, 2 * SLICES], [len(s) for s in sides]
+        sides.append(
+            {plane[-9:, -9:, 0].astype(np.float32).tobytes() for array in arrays for plane in array}
+        )
+    assert [len(side) for side in sides] == [8 * SLICES, 2 * SLICES], [len(side) for side in sides]
     # Slices of 8 and of 2 patients, each once: a patient on both sides would give other numbers.
     assert not sides[0] & sides[1]
     assert max(map(len, shards)) - min(map(len, shards)) <= 1

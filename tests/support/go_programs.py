@@ -12,16 +12,18 @@ NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 
 
 def run_program(
-    command: Sequence[str], given: str | None = None, variables: Mapping[str, str] = os.environ
+    command: Sequence[str],
+    standard_input: str | None = None,
+    variables: Mapping[str, str] = os.environ,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, whatever its exit status.
 
-    given: its standard input; that of this process for None. variables: its environment.
+    standard_input: of the program; that of this process for None. variables: its environment.
     Raises subprocess.TimeoutExpired after ten minutes.
     """
     return subprocess.run(
         command,
-        input=given,
+        input=standard_input,
         env={**variables, **NO_GARBAGE_COLLECTION},
         capture_output=True,
         text=True,

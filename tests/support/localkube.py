@@ -52,10 +52,10 @@ class Cluster:
     def kubectl_command(self, *arguments: str) -> list[str]:
         return [str(tools.tool("kube")), *kubectl_arguments(self.instance), *arguments]
 
-    def kubectl(self, *arguments: str, given: Any = None, check: bool = True) -> str:
+    def kubectl(self, *arguments: str, document: Any = None, check: bool = True) -> str:
         done = subprocess.run(
             self.kubectl_command(*arguments),
-            input=None if given is None else json.dumps(given),
+            input=None if document is None else json.dumps(document),
             capture_output=True,
             text=True,
             check=False,
@@ -67,7 +67,7 @@ class Cluster:
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Create or change objects."""
         listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
-        self.kubectl("apply", "--filename=-", given=listed)
+        self.kubectl("apply", "--filename=-", document=listed)
 
     def get(self, pod: str, url: str) -> str:
         """Return the response that a pod of the probe gets from a URL, or the error."""

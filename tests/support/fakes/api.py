@@ -120,7 +120,11 @@ class FakeApi(Api):
         """Wait until a resource has been watched `number` times and is watched now."""
         self.wait(
             lambda: (
-                sum(r.path == resource and "watch" in r.query for r in self.requests) >= number
+                sum(
+                    request.path == resource and "watch" in request.query
+                    for request in self.requests
+                )
+                >= number
                 and bool(self.watches(resource))
             )
         )

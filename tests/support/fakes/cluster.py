@@ -66,7 +66,11 @@ class FakeCluster(FakeApi):
         """Wait until `number` requests of this kind have arrived, and return the first."""
 
         def such() -> list[Request]:
-            return [r for r in self.requests if (r.resource, r.verb) == (resource, verb)]
+            return [
+                request
+                for request in self.requests
+                if (request.resource, request.verb) == (resource, verb)
+            ]
 
         self.wait(lambda: len(such()) >= number, 60)
         return such()[0]

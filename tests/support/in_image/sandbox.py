@@ -165,7 +165,10 @@ class RuncSandbox(Sandbox):
         process["terminal"] = False
         process["user"] = {"uid": uid, "gid": 0}
         process["args"] = list(command)
-        process["env"] = [*self.config["Env"], *(f"{k}={v}" for k, v in environment.items())]
+        process["env"] = [
+            *self.config["Env"],
+            *(f"{name}={value}" for name, value in environment.items()),
+        ]
         process["cwd"] = self.config.get("WorkingDir") or "/"
         process["capabilities"] = {kind: [] for kind in process["capabilities"]}
         spec["root"] = {"path": str(self.root), "readonly": True}

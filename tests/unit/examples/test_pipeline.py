@@ -13,7 +13,9 @@ from examples.pipeline import Shards
 
 def write(file: Path, *lengths: int) -> Path:
     """A TFRecord file; nobody looks at its checksums here."""
-    parts = [struct.pack("<Q", n) + b"\0" * 4 + b"\1" * n + b"\0" * 4 for n in lengths]
+    parts = [
+        struct.pack("<Q", length) + b"\0" * 4 + b"\1" * length + b"\0" * 4 for length in lengths
+    ]
     file.write_bytes(b"".join(parts))
     return file
 

@@ -150,10 +150,10 @@ def the_callbacks_broadcast_and_average() -> None:
 def a_local_variable_is_not_broadcast() -> None:
     mine = model(seed=hvd.rank(), optimizer=keras.optimizers.SGD(0.0))
     kernels = [layer.kernel for layer in mine.layers]
-    own = np.asarray(kernels[0])
+    before = np.asarray(kernels[0])
     callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=[kernels[0]])
     mine.fit(*data(hvd.rank()), verbose=0, callbacks=[callback])
-    assert_close([kernels[0]], [own], 0)
+    assert_close([kernels[0]], [before], 0)
     assert_same_on_all_ranks([np.asarray(kernels[1])])
 
 

@@ -66,7 +66,9 @@ def assert_trained_as_one(
 
 def variables_of(optimizer: Any) -> list[Any]:
     variables = optimizer.variables
-    return [np.asarray(v) for v in (variables() if callable(variables) else variables)]
+    return [
+        np.asarray(variable) for variable in (variables() if callable(variables) else variables)
+    ]
 
 
 def assert_no_rank_steps_alone(mine: Any, scale: str) -> None:

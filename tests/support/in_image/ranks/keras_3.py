@@ -131,7 +131,7 @@ def jit_compile_is_turned_off_with_a_warning() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0, callbacks=[callback])
-    assert any("going on with jit_compile=False" in str(w.message) for w in caught)
+    assert any("going on with jit_compile=False" in str(warning.message) for warning in caught)
     assert_trained_as_one(mine)
 
 

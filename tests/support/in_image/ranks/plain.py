@@ -19,8 +19,10 @@ def data(rank: int, columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_close(got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
-    for a, b in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+    for value, expected in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(
+            np.asarray(value), np.asarray(expected), rtol=tolerance, atol=tolerance
+        )
 
 
 def assert_equal_on_ranks(gather: Callable[[bytes], list[bytes]], values: Iterable[Any]) -> None:
