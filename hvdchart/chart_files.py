@@ -29,6 +29,17 @@ def chart_dir() -> Path:
     raise FileError(f"{package}: {problem}; install the package again")
 
 
+def app_version() -> str:
+    """Return the version of the chart's images, which is the tag of images without one.
+
+    Raises FileError for a Chart.yaml without it.
+    """
+    for line in (chart_dir() / "Chart.yaml").read_text("utf-8").splitlines():
+        if line.startswith("appVersion:"):
+            return line.partition(":")[2].strip().strip("\"'")
+    raise FileError(f"{chart_dir()}: Chart.yaml has no appVersion")
+
+
 @functools.cache
 def read_data(name: str) -> dict[str, Any]:
     """Return the content of a JSON file that the pods' programs also read.

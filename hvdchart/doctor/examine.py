@@ -11,7 +11,7 @@ from hvdchart.doctor.namespace_checks import (
     examine_claims,
     examine_classes,
     examine_gpus,
-    examine_image,
+    examine_images,
     examine_quotas,
     examine_security,
     examine_workers,
@@ -141,7 +141,7 @@ def _examine_nodes(
         if values:
             yield examine_fit(nodes, cluster.seen_pods(), values)
         if values and values.get("image"):
-            yield examine_image(nodes, values)
+            yield from examine_images(nodes, values)
 
 
 def check_before_install(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from hvdchart.chart_files import is_gpu
+from hvdchart.chart_files import app_version, is_gpu
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values
 from hvdchart.doctor.node_capacity import admits_pod
@@ -18,7 +18,7 @@ from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import removal_command
 from hvdchart.spec.topology import import_memory
 from hvdchart.text import join_names
-from hvdchart.values.merge import merged_groups
+from hvdchart.values.merge import merge_images, merged_groups
 
 _MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 
@@ -128,25 +128,38 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
     return Finding("storage", "unknown", text, "name a class in each new claim")
 
 
-def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
-    """Check whether the nodes that the run can use have the image.
+def examine_images(nodes: Sequence[Object], values: Values) -> Iterator[Finding]:
+    """Check whether the nodes that admit a pod of the run have its image.
 
     The image may also be in a registry. A kubelet reports 50 images at most.
     """
-    image: Values = values["image"]
-    ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
-    name = str(image.get("repository") or "")
-    pods = [*merged_groups(values), values.get("master") or {}]
-    usable = [node for node in nodes if any(admits_pod(node, pod) for pod in pods)]
+    pods_by_image: dict[str, list[Values]] = {}
+    for pod in (*merged_groups(values), values.get("master") or {}):
+        image = merge_images(values.get("image"), pod.get("image"))
+        pods_by_image.setdefault(_listed_name(image), []).append(pod)
+    for reference, pods in pods_by_image.items():
+        usable = [node for node in nodes if any(admits_pod(node, pod) for pod in pods)]
+        yield _examine_image(usable, reference)
+
+
+def _listed_name(image: Values) -> str:
+    """Return the name under which a node lists an image: with its digest or its tag."""
+    digest = image.get("digest")
+    ending = f"@{digest}" if digest else f":{image.get('tag') or app_version()}"
+    return f"{image.get('repository') or ''}{ending}"
+
+
+def _examine_image(usable: Sequence[Object], reference: str) -> Finding:
+    """Check whether the nodes that admit the pods of an image have it."""
     if not usable:
-        text = f"no node that can be seen admits the run; it needs {name}{ending}"
+        text = f"no node that can be seen admits the run; it needs {reference}"
         return Finding("image", "unknown", text)
-    missing = [node for node in usable if lacks_image(node, f"{name}{ending}")]
+    missing = [node for node in usable if lacks_image(node, reference)]
     if not missing:
-        return Finding("image", "ok", f"all nodes have {name}{ending}")
-    text = f"{len(missing)} of {len(usable)} nodes do not report {name}{ending}"
+        return Finding("image", "ok", f"all nodes have {reference}")
+    text = f"{len(missing)} of {len(usable)} nodes do not report {reference}"
     remedy = "its registry must have it, and admit the nodes"
-    if "/" not in name:
+    if "/" not in reference:
         remedy = "Docker Hub must have it; if not, push it to a registry and name that in "
         remedy += "`image.repository`, or load it into all nodes"
     return Finding("image", "unknown", text, remedy)

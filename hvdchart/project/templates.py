@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdchart.chart_files import chart_dir, read_example
+from hvdchart.chart_files import app_version, read_example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
 from hvdchart.script.default_images import choose_default_image
@@ -187,19 +187,8 @@ def _make_files(
 def image_of(template: Template) -> str:
     """Return a template's own image reference. Raises FileError for a broken installation."""
     if template.image:
-        return f"{template.image}:{_app_version()}"
+        return f"{template.image}:{app_version()}"
     return choose_default_image([(template.example, "torch")], has_gpus=False).reference
-
-
-def _app_version() -> str:
-    """Return the version of the chart's images.
-
-    Raises FileError for a Chart.yaml without it.
-    """
-    for line in (chart_dir() / "Chart.yaml").read_text("utf-8").splitlines():
-        if line.startswith("appVersion:"):
-            return line.partition(":")[2].strip().strip("\"'")
-    raise FileError(f"{chart_dir()}: Chart.yaml has no appVersion")
 
 
 def _image(reference: str) -> str:

@@ -35,25 +35,40 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
         for key in ("env", "volumes", "volumeMounts"):
             if entry.get(key):
                 group[key] = [*(worker.get(key) or ()), *entry[key]]
-        base = {**worker, "image": _inherited_image(worker, entry)} if "image" in worker else worker
+        base = dict(worker)
+        if "image" in worker:
+            base["image"] = _inherited_image(worker["image"], entry.get("image"))
         groups.append(
             merge_trees(base, group, lambda path, value: value is None, empty_clears=True)
         )
     return groups
 
 
-def _inherited_image(worker: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Plain]:
-    """Return the keys of the workers' image that a group with other keys of it keeps.
+def merge_images(
+    image: Mapping[str, Any] | None, overrides: Mapping[str, Any] | None
+) -> dict[str, Plain]:
+    """Return an image with some keys overridden.
 
     The templates' rule is horovod.mergedImage in charts/horovod/templates/common/_image.tpl.
     """
-    image = dict(worker["image"] or {})
-    overrides = group.get("image") or {}
-    if any(overrides.get(key) for key in ("repository", "tag", "digest")):
-        image.pop("digest", None)
-    if overrides.get("digest"):
-        image.pop("tag", None)
-    return image
+    changes = {key: value for key, value in (overrides or {}).items() if value}
+    return _inherited_image(image, overrides) | changes
+
+
+def _inherited_image(
+    image: Mapping[str, Any] | None, overrides: Mapping[str, Any] | None
+) -> dict[str, Plain]:
+    """Return the keys of an image that stay when others are overridden.
+
+    A digest belongs to its repository and tag.
+    """
+    inherited = dict(image or {})
+    changed = {key for key, value in (overrides or {}).items() if value}
+    if changed & {"repository", "tag", "digest"}:
+        inherited.pop("digest", None)
+    if "digest" in changed:
+        inherited.pop("tag", None)
+    return inherited
 
 
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from hvdchart.chart_files import app_version
 from hvdchart.doctor.namespace_checks import (
     examine_claims,
     examine_gpus,
-    examine_image,
+    examine_images,
     examine_quotas,
 )
 from hvdchart.doctor.needs import pod_needs
@@ -142,14 +143,40 @@ def test_claims_can_be_mounted_or_not(claim_on_server: Any, workers: int, proble
         ({"repository": "python", "tag": "3.11"}, "unknown"),
         ({"repository": "loaded", "tag": "1"}, "ok"),
         ({"repository": "loaded"}, "unknown"),
+        ({"repository": "tagless"}, "ok"),
         ({"repository": "host/a", "digest": "sha256:0"}, "ok"),
+        ({"repository": "host/a", "tag": "1", "digest": "sha256:0"}, "ok"),
         ({"repository": "host/a", "tag": "1"}, "unknown"),
     ],
 )
 def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> None:
-    names = ["docker.io/library/loaded:1", "host/a@sha256:0"]
+    tagless = f"docker.io/library/tagless:{app_version()}"
+    names = ["docker.io/library/loaded:1", "host/a@sha256:0", tagless]
     node = {"status": {"images": [{"names": names}]}}
-    assert examine_image([node, node], {"image": image}).state == state
+    (finding,) = examine_images([node, node], {"image": image})
+    assert finding.state == state
+
+
+def test_each_image_of_a_run_is_examined_on_its_own_nodes() -> None:
+    def node(pool: str, name: str) -> Any:
+        images = [{"names": [f"docker.io/library/{name}"]}]
+        return {"metadata": {"labels": {"pool": pool}}, "spec": {}, "status": {"images": images}}
+
+    values = {
+        "image": {"repository": "cpu", "tag": "1"},
+        "worker": {"nodeSelector": {"pool": "cpu"}},
+        "master": {"nodeSelector": {"pool": "cpu"}},
+        "workerGroups": [
+            {"name": "a"},
+            {"name": "b", "nodeSelector": {"pool": "gpu"}, "image": {"repository": "gpu"}},
+        ],
+    }
+    nodes = [node("cpu", "cpu:1"), node("gpu", "other:1")]
+    findings = [*examine_images(nodes, values)]
+    assert [finding.text for finding in findings] == [
+        "all nodes have cpu:1",
+        "1 of 1 nodes do not report gpu:1",
+    ]
 
 
 TAINT = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
@@ -177,7 +204,11 @@ def test_only_nodes_that_admit_the_run_must_have_its_image(
     values = {"image": {"repository": "loaded", "tag": "1"}, "worker": place, "master": place}
     images = [{"names": ["docker.io/library/loaded:1"]}]
     node = {"metadata": {"labels": labels}, "spec": spec, "status": {"images": images}}
-    findings = [examine_image([node, *others], values) for others in ([], [{**node, "status": {}}])]
+    findings = [
+        finding
+        for others in ([], [{**node, "status": {}}])
+        for finding in examine_images([node, *others], values)
+    ]
     expected = ("all nodes have", "1 of 2 nodes") if is_admitted else ("no node that can be",) * 2
     for finding, start in zip(findings, expected, strict=True):
         assert finding.text.startswith(start)
