@@ -60,7 +60,9 @@ _STATED = re.compile(
 )
 _LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 # A hexadecimal token may begin with digits: only these letters may follow those of a number.
-_NUMBER = re.compile(r"[-+.,_0-9]{1,15}(?:e[-+]?\d{1,3})?(?:%|[kmbt]?(?:/s)?)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+.,_0-9]{1,15}(?:e[-+]?\d{1,3})?(?:%|[kmbt]?(?:(?:tok)?/s)?)", re.IGNORECASE
+)
 # The minimum length of a value that is masked everywhere: shorter ones are ordinary words.
 _MIN_MASKED_CHARACTERS = 6
 # A longer value, such as an archive, is replaced by its size and digest.

@@ -117,7 +117,7 @@ def test_secrets_are_known_by_their_form(text: str, expected: str) -> None:
         "tokenizer = AutoTokenizer.from_pretrained(name)",
         "token_type_ids=tensor([0, 0]), tokens_per_second=12345, token_ids: [101, 102]",
         "--tokenizer gpt2-large --max-tokens 100000 --key-frames 120",
-        "tokens: 100000, 12.5 tokens/s",
+        "tokens: 100000, 12.5 tokens/s, tokens=12345tok/s, num_tokens: 1.5M",
         "pip install sk-learn-estimators",
         "step 100/2000 loss=0.6931 accuracy=0.9861 images/s=1234.5",
     ],
