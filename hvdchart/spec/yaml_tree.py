@@ -226,13 +226,16 @@ class _Builder:
     def _maps_to_merge(
         self, value: Any, above: tuple[int, ...], known: dict[str, Node]
     ) -> dict[str, Node]:
-        """Return the pairs of one map or a list of maps, without `known` keys; the first wins."""
+        """Return the pairs of one map or a list of maps, without `known` keys.
+
+        The first map wins, and its keys come first.
+        """
         merged: dict[str, Node] = {}
         for child in value.value if value.id == "sequence" else [value]:
             source = self.build(child, above)
             if not isinstance(source.value, dict):
                 raise SpecError(str(source.place), "<<", f"got {source.shown}", "a map to merge")
-            merged = {**source.value, **merged}
+            merged |= {key: node for key, node in source.value.items() if key not in merged}
         return {name: node for name, node in merged.items() if name not in known}
 
     @staticmethod
