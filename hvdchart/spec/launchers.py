@@ -130,11 +130,11 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
 def skip_env(command: Sequence[str]) -> list[str]:
     """Return the command that env starts; any other command stays unchanged."""
     words = list(command)
-    if not words or PurePosixPath(words[0]).name != "env":
-        return words
-    words = words[1:]
-    while words and (words[0].startswith("-") or ASSIGNMENT.fullmatch(words[0])):
-        words = words[2 if words[0] in _ENV_OPTIONS_WITH_VALUE else 1 :]
+    while words and PurePosixPath(words[0]).name == "env":
+        words = words[1:]
+        # For env, unlike for a shell, the name of a variable may have any characters.
+        while words and (words[0].startswith("-") or "=" in words[0]):
+            words = words[2 if words[0] in _ENV_OPTIONS_WITH_VALUE else 1 :]
     return words
 
 

@@ -377,6 +377,7 @@ def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
         (["horovodrun", "-np", "4", "mpirun", "-np", "1", "python", "t.py"], "mpirun", "[python"),
         (["sh", "-c", "cd /a && exec torchrun t.py; b"], "torchrun", "[python, t.py]"),
         (["/usr/bin/env", "-u", "A", "B=1", "torchrun", "t.py"], "torchrun", "[python, t.py]"),
+        (["env", "A=1", "env", "1-b=2", "torchrun", "t.py"], "torchrun", "[python, t.py]"),
         (["env", "A=b", "deepspeed", "t.py"], "deepspeed", "[python, t.py]"),
     ],
 )
