@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS, option_name
 from hvdchart.migrate.hide_values import hide_values
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
 from hvdchart.migrate.shell_words import as_written, refuse_unknown, unwrap_shell
@@ -176,8 +176,13 @@ def _drop_folder(program: str, line: LauncherLine) -> None:
 
 def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
     """Add the first option of a line; return its number of words. Raises NotUnderstoodError."""
+    options = _options(line.launcher)
+    if line.launcher == SRUN:
+        # Only letters have one dash: Slurm reads -nodes=2 as -n odes=2.
+        is_long = words[0].startswith("--")
+        options = {name: entry for name, entry in options.items() if (len(name) > 1) == is_long}
     try:
-        option = take_option(words, 0, _options(line.launcher), line.launcher)
+        option = take_option(words, 0, options, line.launcher)
         _add_option(option, line)
     except UnknownOptionError as error:
         if line.launcher == SRUN:
@@ -193,10 +198,10 @@ def _drop_slurm_option(word: str, line: LauncherLine) -> int:
 
     Only an option with its value in the same word is surely followed by another option.
     """
-    if not _LONG_OPTION.match(word):
+    if not _LONG_OPTION.match(word) or option_name(word) in _options(SRUN):
         problem = f"{as_written(word)} of srun is not an option that migrate knows"
         raise NotUnderstoodError(problem, "the line without it, or --name=VALUE")
-    line.parts.append(LinePart(hide_values(word), "", "an option for Slurm"))
+    line.parts.append(LinePart(hide_values(as_written(word)), "", "an option for Slurm"))
     return 1
 
 

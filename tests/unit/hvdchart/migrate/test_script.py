@@ -152,6 +152,9 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("#!/bin/sh\ntorchrun", 2, "torchrun no command"),
         ("srun -n 3 -N 2 t", 1, "3 ranks 2 nodes Slurm"),
         ("#SBATCH -n 2\nsrun -l t", 2, "-l srun option knows"),
+        ("srun -l -n 2 t", 1, "-l srun option knows"),
+        ("srun -nodes=2 t", 1, "number -n odes=2"),
+        ("srun --N=2 -n 4 t", 1, "--N=2 srun option knows"),
         ("srun -n 2", 1, "srun no command"),
         ("srun -N 2 torchrun --nproc-per-node 4 t.py", 1, "srun starts torchrun"),
         ("srun -N 2 singularity exec --nv a.sif python t", 1, "srun starts singularity image"),
@@ -294,6 +297,18 @@ def test_what_is_dropped_is_to_be_checked(line: str, named: str) -> None:
     checks = migration.checks
     assert any(not missing_words(named, text) for text in checks), checks
     assert "secret" not in report_text(migration)
+
+
+def test_variables_that_srun_passes_on_need_no_check() -> None:
+    assert not [
+        check for check in migrate_line("srun -n 2 --export=ALL t").checks if "export" in check
+    ]
+
+
+def test_dropped_option_of_srun_is_shown_as_it_is_written() -> None:
+    migration = migrate_line("srun -n 2 --output=$HOME/x.log t")
+    assert "--output=$HOME/x.log" in report_text(migration)
+    assert "\0" not in report_text(migration)
 
 
 @pytest.mark.parametrize(
