@@ -50,7 +50,7 @@ def page_problems(text: str) -> Iterator[tuple[int, str]]:
     for token in parse_markdown(text):
         number = token.map[0] + 1 if token.map else 0
         problems: list[str] = []
-        if token.type == "inline" and token.content.startswith("|"):
+        if token.type == "inline" and re.search(r"^\|", token.content, re.MULTILINE):
             problems.append("a row of no table: write it below a header, without an empty line")
         elif token.type == "code_inline":
             problems += [*name_problems(token.content), *path_problems(token.content)]

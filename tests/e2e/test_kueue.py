@@ -48,7 +48,7 @@ METRICS = "kueue/metrics/certs"
 
 @contextmanager
 def kueue(namespace: Namespace, folder_of_test: Path, **configuration: Any) -> Iterator[None]:
-    """Kueue, with this configuration, for the objects of one namespace; `own` is its folder.
+    """Kueue, with this configuration, for the objects of one namespace, in a folder of the test.
 
     At the end of the block, the releases, and what the block has made for Kueue, are removed.
     """

@@ -13,6 +13,7 @@ from devtools.checks.pages import page_problems
         ("```yaml\na: [1\n```", "no yaml"),
         ("```json\n{'a': 1}\n```", "no json"),
         ("| a |\n\n| b |", "header"),
+        ("Text\n| a | b |", "header"),
         ("`make nothing`", "no target nothing"),
         ("    make nothing", "no target nothing"),
         ("`python3 -m devtools.nothing`", "no module devtools.nothing"),
