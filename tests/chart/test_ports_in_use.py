@@ -24,9 +24,7 @@ CHECK_OF_PORTS = """\
 {{- $_ := set . "facts" .Values.facts -}}
 {{- include "horovod.checkPortsInUse" . -}}
 """
-SIDECAR = {"name": "log-shipper", "image": "a", "ports": [{"containerPort": 8080}]}
-PROXY = {**SIDECAR, "name": "proxy", "ports": [{"containerPort": 8081}]}
-WORKER: Values = {"nodeSelector": {}, "initContainers": [], "extraContainers": []}
+WORKER: Values = {"nodeSelector": {}}
 POOL = {"pool": "a"}
 
 
@@ -86,21 +84,19 @@ def test_port_that_other_workers_have_of_the_nodes_is_refused(
     assert (f'"{name}"' in done.stderr) is is_refused
 
 
-@pytest.mark.parametrize(
-    ("port", "key"),
-    [
-        (2222, "agent.port"),
-        (9400, "metrics.port"),
-        (8080, "worker.extraContainers"),
-        (8081, "worker.initContainers"),
-    ],
-)
+@pytest.mark.parametrize(("port", "key"), [(2222, "agent.port"), (9400, "metrics.port")])
 def test_each_port_of_the_workers_is_compared(check_of_ports: Path, port: int, key: str) -> None:
-    containers = {"extraContainers": [SIDECAR], "initContainers": [PROXY]}
-    done = check(check_of_ports, on_nodes(port, release="other"), metrics=True, **containers)
-    assert f"hostNetwork is true and {key} " in done.stderr
-    assert f"port {port}" in done.stderr
+    done = check(check_of_ports, on_nodes(port, release="other"), metrics=True)
+    assert f"hostNetwork is true and {key} is {port}:" in done.stderr
     assert check(check_of_ports, on_nodes(port + 10, release="other"), metrics=True).returncode == 0
+
+
+def test_port_of_another_protocol_is_another_port(check_of_ports: Path) -> None:
+    stateful_set = on_nodes(2222, release="other")
+    for container in pod_spec(stateful_set)["containers"]:
+        for port in container["ports"]:
+            port["protocol"] = "UDP"
+    assert check(check_of_ports, stateful_set).returncode == 0
 
 
 def test_workers_have_no_other_port_than_those_that_are_compared() -> None:
@@ -115,8 +111,8 @@ def test_metrics_that_are_disabled_need_no_port(check_of_ports: Path) -> None:
 
 @pytest.mark.parametrize(
     ("node_selector", "is_refused"),
-    [({"pool": "b"}, False), ({"pool": "a"}, True), ({"zone": "b"}, True)],
-    ids=["other nodes", "the same nodes", "perhaps the same nodes"],
+    [({"pool": "b"}, False), ({"pool": ""}, False), ({"pool": "a"}, True), ({"zone": "b"}, True)],
+    ids=["other nodes", "an empty label", "the same nodes", "perhaps the same nodes"],
 )
 def test_pods_that_never_share_a_node_may_have_the_same_port(
     check_of_ports: Path, node_selector: dict[str, str], *, is_refused: bool

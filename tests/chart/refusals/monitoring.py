@@ -10,6 +10,7 @@ WITHOUT_POLICY: dict[str, Values] = {
     "networkPolicy.enabled": {"networkPolicy": {"enabled": False}},
     "hostNetwork": {"hostNetwork": True},
 }
+SIDECAR = {"name": "proxy", "image": "a", "ports": [{"containerPort": 8080}]}
 CONTRADICTIONS = [
     Contradiction(
         {"horovod": {"timeline": True}, "volumeMounts": AT_DATA},
@@ -97,5 +98,21 @@ CONTRADICTIONS = [
         {"metrics": {"enabled": True}, "agent": {"port": 9400}},
         ["metrics.port", "agent.port"],
         {"metrics": {"port": 9401}},
+    ),
+    Contradiction(
+        {
+            "metrics": {"enabled": True, "port": 8080},
+            "worker": {"extraContainers": [SIDECAR]},
+        },
+        ["metrics.port", "worker.extraContainers"],
+        {"metrics": {"port": 8081}},
+    ),
+    Contradiction(
+        {
+            "agent": {"port": 8080},
+            "workerGroups": [{"name": "a", "extraContainers": [SIDECAR]}],
+        },
+        ["agent.port", "workerGroups[a].extraContainers"],
+        {"agent": {"port": 2222}},
     ),
 ]

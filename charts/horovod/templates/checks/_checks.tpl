@@ -36,6 +36,7 @@ this list lacks.
 {{- include "horovod.checkEnd" . -}}
 {{- include "horovod.checkHostNetwork" . -}}
 {{- include "horovod.checkNodePorts" . -}}
+{{- include "horovod.checkPortsOfPod" . -}}
 {{- include "horovod.checkKeySecrets" . -}}
 {{- include "horovod.checkTimeline" . -}}
 {{- include "horovod.checkTensorboard" . -}}

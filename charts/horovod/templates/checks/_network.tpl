@@ -40,21 +40,18 @@ two dependencies of one release, whose labels have two names.
 {{- $labels := include "horovod.releaseLabels" . | fromYaml -}}
 {{- if .facts.values.hostNetwork -}}
   {{- range $owner, $group := omit .facts.podValues "master" -}}
-    {{- $arguments := dict "root" $ "owner" $owner "group" $group -}}
-    {{- $ports := include "horovod.workerPorts" $arguments | fromYamlArray -}}
     {{- range $set := $.facts.statefulSets -}}
       {{- $pod := .spec.template.spec -}}
       {{- $isOwn := include "horovod.hasLabels" (dict "object" . "labels" $labels) -}}
       {{- $nodes := dict "selector" $group.nodeSelector "other" ($pod.nodeSelector | default dict) -}}
       {{- $isApart := include "horovod.selectsOtherNodes" $nodes -}}
       {{- if and $pod.hostNetwork .spec.replicas (not $isOwn) (not $isApart) -}}
-        {{- $taken := include "horovod.portsOfContainers" $pod | fromYamlArray -}}
-        {{- range $ports -}}
-          {{- if has .port $taken -}}
+        {{- $taken := include "horovod.portsOfContainers" $pod.containers | fromYamlArray -}}
+        {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
+          {{- if has $port $taken -}}
             {{- include "horovod.refuse" (dict
-              "what" (printf "hostNetwork is true and %s" .what)
-              "why" (printf "the pods of StatefulSet %q have port %s of their nodes"
-                $set.metadata.name .port)
+              "what" (printf "hostNetwork is true and %s is %s" $key $port)
+              "why" (printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name)
               "do" (printf "choose another port, or select other nodes with %s.nodeSelector" $owner)) -}}
           {{- end -}}
         {{- end -}}
@@ -64,30 +61,36 @@ two dependencies of one release, whose labels have two names.
 {{- end -}}
 {{- end }}
 
-{{/*
-The ports of a worker as YAML, each with the value that takes it.
-Call with (dict "root" $ "owner" "workerGroups[a]" "group" $group).
-*/}}
-{{- define "horovod.workerPorts" -}}
-{{- $values := .root.facts.values -}}
-{{- $agentPort := int $values.agent.port }}
-{{- $metricsPort := int $values.metrics.port }}
-- {port: "{{ $agentPort }}", what: agent.port is {{ $agentPort }}}
-{{- if $values.metrics.enabled }}
-- {port: "{{ $metricsPort }}", what: metrics.port is {{ $metricsPort }}}
+{{/* In one pod, a port has one container. */}}
+{{- define "horovod.checkPortsOfPod" -}}
+{{- range $owner, $group := omit .facts.podValues "master" -}}
+  {{- $taken := include "horovod.portsOfContainers" $group.extraContainers | fromYamlArray -}}
+  {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
+    {{- if has $port $taken -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s is %s but %s.extraContainers has that port" $key $port $owner)
+        "why" "a pod has each port once"
+        "do" "choose another port for one of them") -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
 {{- end }}
-{{- range $key := list "initContainers" "extraContainers" }}
-{{- range include "horovod.portsOfContainers" (dict "containers" (get $.group $key)) | fromYamlArray }}
-- {port: "{{ . }}", what: "{{ $.owner }}.{{ $key }} has port {{ . }}"}
-{{- end }}
+
+{{/* The ports that the chart gives to workers, as a map of YAML from their values. */}}
+{{- define "horovod.chartPorts" -}}
+agent.port: "{{ int .facts.values.agent.port }}"
+{{- if .facts.values.metrics.enabled }}
+metrics.port: "{{ int .facts.values.metrics.port }}"
 {{- end }}
 {{- end }}
 
-{{/* The ports of the containers of a pod, as a YAML list of texts. Call with the spec of the pod. */}}
+{{/* The TCP ports of a list of containers, as a YAML list of texts. */}}
 {{- define "horovod.portsOfContainers" -}}
-{{- range concat .containers (.initContainers | default list) }}
+{{- range . }}
 {{- range .ports }}
+{{- if eq (.protocol | default "TCP") "TCP" }}
 - "{{ int .containerPort }}"
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -99,7 +102,8 @@ Call with (dict "selector" $labels "other" $labels).
 {{- define "horovod.selectsOtherNodes" -}}
 {{- $isApart := false -}}
 {{- range $key, $value := .selector -}}
-  {{- if ne $value (get $.other $key | default $value) -}}{{- $isApart = true -}}{{- end -}}
+  {{- $isOther := and (hasKey $.other $key) (ne $value (get $.other $key)) -}}
+  {{- if $isOther -}}{{- $isApart = true -}}{{- end -}}
 {{- end -}}
 {{- if $isApart -}}true{{- end -}}
 {{- end }}

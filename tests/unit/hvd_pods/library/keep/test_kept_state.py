@@ -44,7 +44,7 @@ def test_the_name_of_a_state_leads_to_no_other_folder(worker: Path) -> None:
         keep.State(name="../a")
 
 
-@pytest.mark.parametrize("part", ["step", "commit", "is_restored", "_memory"])
+@pytest.mark.parametrize("part", ["step", "commit", "is_restored", "_kind"])
 def test_a_part_does_not_replace_what_the_state_has(worker: Path, part: str) -> None:
     parts: dict[str, Any] = {part: 1}
     with pytest.raises(ValueError, match=rf"'{part}'"):
