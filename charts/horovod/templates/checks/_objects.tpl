@@ -5,10 +5,10 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
 */}}
 {{- define "horovod.checkSelectors" -}}
 {{- range .facts.groups -}}
-  {{- $statefulSet := get $.facts.statefulSets .objectName | default dict -}}
+  {{- $statefulSet := get $.facts.statefulSets .statefulSet | default dict -}}
   {{- $selector := include "horovod.groupSelectorLabels" (dict "root" $ "group" .) | fromYaml -}}
   {{- include "horovod.requireSelector" (dict
-    "root" $ "kind" "StatefulSet" "name" .objectName "object" $statefulSet "selector" $selector) -}}
+    "root" $ "kind" "StatefulSet" "name" .statefulSet "object" $statefulSet "selector" $selector) -}}
 {{- end -}}
 {{- if .facts.values.tensorboard.enabled -}}
   {{- $name := printf "%s-tensorboard" .facts.fullname -}}

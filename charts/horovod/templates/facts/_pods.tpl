@@ -1,18 +1,6 @@
 {{/* The pods: those of each group, the master's, and that of `helm test`. */}}
 
 {{/*
-  groups[].statefulSet  the name of the group's StatefulSet of this run
-*/}}
-{{- define "horovod.nameSets" -}}
-{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its
-own. */ -}}
-{{- $suffix := ternary "" (printf "-%s" (trunc 8 .facts.settingsHash)) (empty .facts.kueue) -}}
-{{- range $group := .facts.groups -}}
-  {{- $_ := set $group "statefulSet" (printf "%s%s" .objectName $suffix) -}}
-{{- end -}}
-{{- end }}
-
-{{/*
   groups[].replicas  the number of workers of its StatefulSet
 */}}
 {{- define "horovod.prepareReplicas" -}}

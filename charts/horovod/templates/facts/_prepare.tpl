@@ -4,6 +4,7 @@ folder in this order, in which the steps run:
 - _prepare.tpl has the order of the steps, completes the values, and has names, programs and the network.
 - _groups.tpl has the worker groups, and what follows from all of them.
 - _code_and_data.tpl has the user's code and command, and the directories of data, output and logs.
+- _identity.tpl has what identifies the run.
 - _cluster.tpl has the keys and what the cluster has of the run.
 - _pods.tpl has the pods, and what has a hash of them in its name.
 
@@ -39,12 +40,13 @@ labels, the template that prints them combines them.
   {{- include "horovod.prepareScript" . -}}
   {{- include "horovod.prepareCleanMounts" . -}}
   {{- include "horovod.prepareMounts" . -}}
+  {{- include "horovod.prepareRun" . -}}
+  {{- include "horovod.nameSets" . -}}
   {{- include "horovod.checks" . -}}
   {{- /* The values are free of contradictions here. Find what the cluster has of the run. */ -}}
   {{- include "horovod.prepareStaging" . -}}
   {{- include "horovod.prepareKeys" . -}}
   {{- include "horovod.prepareKeyData" . -}}
-  {{- include "horovod.prepareRun" . -}}
   {{- include "horovod.findJob" . -}}
   {{- include "horovod.readEnd" . -}}
   {{- include "horovod.findSets" . -}}
@@ -52,7 +54,6 @@ labels, the template that prints them combines them.
   {{- include "horovod.checkKeptPrograms" . -}}
   {{- include "horovod.findNodes" . -}}
   {{- /* Render the pods. */ -}}
-  {{- include "horovod.nameSets" . -}}
   {{- include "horovod.prepareReplicas" . -}}
   {{- include "horovod.prepareWorkers" . -}}
   {{- include "horovod.prepareSettings" . -}}
