@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import posixpath
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -84,6 +85,20 @@ def max_workers() -> int:
 def is_charts_volume(name: str) -> bool:
     """Return whether the chart's pods have a volume of this name, so that values must not."""
     return name in read_data("resources.json")["reserved"]["volumes"]
+
+
+def is_reserved_path(path: str) -> bool:
+    """Return whether files of the chart or of the system are at a path, so that values must not
+    mount a volume there.
+
+    The templates' rule is horovod.checkReservedPaths in
+    charts/horovod/templates/checks/_reserved.tpl.
+    """
+    reserved = read_data("resources.json")["reserved"]
+    # normpath keeps two slashes at the beginning.
+    clean = posixpath.normpath("/" + path.lstrip("/"))
+    patterns = (reserved["mountPaths"], reserved["systemPaths"])
+    return any(re.fullmatch(pattern, clean) for pattern in patterns)
 
 
 def is_charts_variable(name: str) -> bool:

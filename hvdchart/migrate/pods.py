@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from hvdchart.chart_files import is_charts_volume, is_gpu
+from hvdchart.chart_files import is_charts_volume, is_gpu, is_reserved_path
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.spec.model import is_charts_mount
 from hvdchart.spec.paths import KeyPath, child_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
@@ -103,7 +102,7 @@ def carry_over_volumes(
                 _require_own_name(ledger, path, name)
                 _add(ledger, volumes, name, path, name in workers_only, "volumes")
         for path, mount_path in mount_paths.items():
-            if is_charts_mount(mount_path):
+            if mount_path == _SHM or is_reserved_path(mount_path):
                 _drop_mount(ledger, path, mount_path)
             else:
                 name = _find_mounted(ledger, path, volumes)

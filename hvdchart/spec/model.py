@@ -54,8 +54,6 @@ VOLUME_SOURCES = {
 # The frameworks that ranks may reduce with. The last three need no Horovod; torch and jax need no
 # MPI, either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
-# Mount paths that the chart or the system uses itself.
-_CHARTS_MOUNTS = ("/", "/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", "/sys")  # noqa: S108
 
 
 @dataclass(frozen=True)
@@ -374,11 +372,6 @@ def mount_path(name: str, volume: Volume) -> str:
     """Return the mount path of a volume in the pods, without a slash at its end."""
     chosen = volume.mount_path or DEFAULT_MOUNTS.get(name, f"/{name}")
     return chosen.rstrip("/") or "/"
-
-
-def is_charts_mount(path: str) -> bool:
-    """Return whether the chart or the system uses this path, which has no slash at its end."""
-    return path in _CHARTS_MOUNTS or path.startswith("/horovod/")
 
 
 def json_schema() -> str:

@@ -12,6 +12,7 @@ from hvdchart.chart_files import (
     is_charts_variable,
     is_charts_volume,
     is_ranks_variable,
+    is_reserved_path,
     max_workers,
     read_data,
 )
@@ -24,7 +25,6 @@ from hvdchart.spec.model import (
     Reserved,
     Spec,
     Volume,
-    is_charts_mount,
     mount_path,
 )
 from hvdchart.spec.paths import KeyPath, format_path
@@ -207,7 +207,7 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Contradiction]:
         expected = f"mountPath (only {' and '.join(DEFAULT_MOUNTS)} have a default)"
         yield at, "key 'mountPath' is missing", expected
     mount = mount_path(name, volume)
-    if is_charts_mount(mount):
+    if is_reserved_path(mount):
         problem = f"{mount} is used by the system or by the chart"
         yield (*at, "mountPath"), problem, "another path, such as /work"
     if name == "output" and volume.read_only:

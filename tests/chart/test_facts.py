@@ -11,7 +11,7 @@ import pytest
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
-from hvdchart.chart_files import is_charts_volume, max_workers, read_data
+from hvdchart.chart_files import is_charts_volume, is_reserved_path, max_workers, read_data
 from hvdchart.script.options import MAX_WORKERS
 from hvdchart.values.merge import merged_groups
 from tests.chart.cases import EVERY_POD
@@ -55,6 +55,16 @@ def test_hvdchart_knows_the_volumes_of_the_chart() -> None:
     assert used == {*read_data("resources.json")["reserved"]["volumes"]}
     assert all(is_charts_volume(name) for name in used)
     assert not is_charts_volume("data")
+
+
+def test_hvdchart_knows_the_mounts_of_the_chart() -> None:
+    """Volumes of the user may replace two of them."""
+    values: Values = {**EVERY_POD, "code": {"files": {"train.py": ""}}}
+    pods = pod_specs(render(values)).values()
+    containers = [container for pod in pods for container in pod["containers"]]
+    used = {mount["mountPath"] for container in containers for mount in container["volumeMounts"]}
+    replaceable = {"/tmp", "/dev/shm"}
+    assert {path for path in used if not is_reserved_path(path)} == {*replaceable, "/data"}
 
 
 GROUPS: Values = {

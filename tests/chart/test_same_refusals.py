@@ -1,4 +1,4 @@
-"""What the chart refuses of values, hvdchart refuses of a spec that says the same: ADR 28."""
+"""The chart and hvdchart refuse the same, of values and of a spec that says the same: ADR 28."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hvdchart.chart_files import max_workers, read_data
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import parse_spec
-from tests.chart.render import Values, refusal
+from tests.chart.render import Values, refusal, render
 
 NODE = "{name: a, count: 2, coresPerSocket: 4}"
 NAME = "r" * 30
@@ -147,17 +147,110 @@ CASES: dict[str, tuple[str, str, str, str, Values]] = {
         {"master": {"args": ["mpirun", "-np", "2", "train"]}},
     ),
 }
+# The spec's nodes and the rest of it, and values that say the same: nearly what CASES has.
+ACCEPTED: dict[str, tuple[str, str, Values]] = {
+    "a name of the longest length": (
+        f"{NODE}, {{name: {GROUP[:-1]}, count: 1, coresPerSocket: 4}}",
+        f"name: {NAME}\n",
+        {"fullnameOverride": NAME, "workerGroups": [{"name": "a"}, {"name": GROUP[:-1]}]},
+    ),
+    "all workers that a run may have": (
+        f"{{name: a, count: {MANY}, coresPerSocket: 4}}",
+        "",
+        {"worker": {"number": MANY}},
+    ),
+    "a minimum of all workers": (
+        "{name: a, count: 2, minimum: 2, coresPerSocket: 4}",
+        "",
+        {"worker": {"number": 2, "minimum": 2}},
+    ),
+    "a rank for each GPU": (
+        "{name: a, count: 2, gpus: 2, tuning: {slots: 2}}",
+        "",
+        {"worker": {"slots": 2, "resources": {"limits": {"nvidia.com/gpu": 2}}}},
+    ),
+    "a variable of the chart that users set": (
+        NODE,
+        "train: {command: [a], env: {HVD_TAG_OUTPUT: '1'}}\n",
+        {"worker": {"env": [{"name": "HVD_TAG_OUTPUT", "value": "1"}]}},
+    ),
+    "a volume whose name begins as one of the chart's": (
+        NODE,
+        "volumes: {programs-2: {hostPath: /a, mountPath: /work}}\n",
+        {"volumes": [{"name": "programs-2", "hostPath": {"path": "/a"}}]},
+    ),
+}
+# Paths at which a volume is refused: the chart's own files are there, or those of the system.
+REFUSED_PATHS = [
+    "/",
+    "/dev",
+    "/etc/",
+    "/proc",
+    "/sys",
+    "/horovod/",
+    "//horovod/./keys",
+    "/horovod/archive",
+    "/horovod/bin/hvd_pods/rank",
+    "/horovod/code",
+    "/horovod/code-source",
+    "/horovod/generated/metrics",
+    "/horovod/keys/own",
+]
+# In the place of a volume of the chart, or beside what is refused.
+ACCEPTED_PATHS = [
+    "/tmp",
+    "/dev/shm",
+    "/dev/infiniband",
+    "/etc/pki",
+    "/horovod/code/data",
+    "/horovod/data",
+    "/horovod2",
+    "/system",
+]
+
+
+def parse(nodes: str, rest: str) -> None:
+    """Parse a spec, with what it needs where `rest` has it not."""
+    defaults = {"name": "run", "train": "{command: [a]}"}
+    missing = [f"{name}: {value}\n" for name, value in defaults.items() if f"{name}:" not in rest]
+    head = f"apiVersion: hvdchart/v1\nimage: {{repository: a}}\nnodes: [{nodes}]\n"
+    parse_spec(head + "".join(missing) + rest)
+
+
+def mounted_at(path: str) -> tuple[str, Values]:
+    """A volume at the path: in the rest of a spec, and in values."""
+    rest = f"volumes: {{work: {{hostPath: /a, mountPath: {path}}}}}\n"
+    volume = {"name": "work", "hostPath": {"path": "/a"}}
+    return rest, {"volumes": [volume], "volumeMounts": [{"name": "work", "mountPath": path}]}
 
 
 @pytest.mark.parametrize(("key", "named", "nodes", "rest", "values"), CASES.values(), ids=CASES)
 def test_chart_and_spec_refuse_the_same(
     key: str, named: str, nodes: str, rest: str, values: Values
 ) -> None:
-    defaults = {"name": "run", "train": "{command: [a]}"}
-    missing = [f"{name}: {value}\n" for name, value in defaults.items() if f"{name}:" not in rest]
-    head = f"apiVersion: hvdchart/v1\nimage: {{repository: a}}\nnodes: [{nodes}]\n"
     with pytest.raises(SpecError, match=rf"(^|\s){re.escape(key)}: "):
-        parse_spec(head + "".join(missing) + rest)
+        parse(nodes, rest)
     message = refusal(values)
     assert "Error: execution error" in message
     assert named in message
+
+
+@pytest.mark.parametrize(("nodes", "rest", "values"), ACCEPTED.values(), ids=ACCEPTED)
+def test_chart_and_spec_accept_the_same(nodes: str, rest: str, values: Values) -> None:
+    parse(nodes, rest)
+    render(values)
+
+
+@pytest.mark.parametrize("path", REFUSED_PATHS)
+def test_chart_and_spec_refuse_a_volume_at_a_path_that_is_in_use(path: str) -> None:
+    rest, values = mounted_at(path)
+    with pytest.raises(SpecError, match=r"(^|\s)volumes\.work\.mountPath: "):
+        parse(NODE, rest)
+    assert f"volumeMounts has the mountPath {path}:" in refusal(values)
+
+
+@pytest.mark.parametrize("path", ACCEPTED_PATHS)
+def test_chart_and_spec_accept_a_volume_at_any_other_path(path: str) -> None:
+    rest, values = mounted_at(path)
+    parse(NODE, rest)
+    render(values)

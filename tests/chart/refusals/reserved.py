@@ -76,6 +76,14 @@ CONTRADICTIONS = [
         ["volumeMounts", "/horovod/"],
         {"volumeMounts": AT_DATA},
     ),
+    *(
+        Contradiction(
+            {"volumeMounts": [{"name": "x", "mountPath": path}]},
+            ["volumeMounts", path],
+            {"volumeMounts": AT_DATA},
+        )
+        for path in ("/etc", "/data/../proc/")
+    ),
     Contradiction(
         {"podLabels": {"app.kubernetes.io/component": "x"}},
         ["podLabels", "app.kubernetes.io/component"],

@@ -41,18 +41,22 @@ has the same of fields of pods.
 {{- end }}
 
 {{- define "horovod.checkReservedPaths" -}}
+{{- $reserved := .facts.shared.reserved -}}
 {{- $mounts := dict "volumeMounts" .facts.values.volumeMounts -}}
 {{- range .facts.groups -}}
   {{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}
 {{- end -}}
 {{- range $key, $entries := $mounts -}}
-  {{- range $entries -}}
+  {{- range $mount := $entries -}}
     {{- $path := include "horovod.cleanPath" .mountPath -}}
-    {{- if regexMatch (printf "^(%s)$" $.facts.shared.reserved.mountPaths) $path -}}
-      {{- include "horovod.refuse" (dict
-        "what" (printf "%s has the mountPath %s" $key .mountPath)
-        "why" "the chart's own files are there"
-        "do" "choose another path") -}}
+    {{- $owners := dict "chart" $reserved.mountPaths "system" $reserved.systemPaths -}}
+    {{- range $owner, $pattern := $owners -}}
+      {{- if regexMatch (printf "^(%s)$" $pattern) $path -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf "%s has the mountPath %s" $key $mount.mountPath)
+          "why" (printf "the %s's own files are there" $owner)
+          "do" "choose another path") -}}
+      {{- end -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -112,6 +112,19 @@ def test_volumes_of_the_workers_alone_are_not_mounted_in_the_master() -> None:
     assert values["volumeMounts"] == mounted(DATA, OUT)
 
 
+def test_volume_at_tmp_is_mounted_in_the_place_of_the_charts() -> None:
+    volume = {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}
+    mount = {"name": "scratch", "mountPath": "/tmp"}
+    migration = migrate_job(
+        worker_pod__volumes=[volume],
+        worker_container__volumeMounts=[mount, {**mount, "mountPath": "/etc/"}],
+        launcher_pod__volumes=[volume],
+        launcher_container__volumeMounts=[mount],
+    )
+    assert migration.values["volumeMounts"] == [mount]
+    assert "the mount at /etc is dropped" in "\n".join(migration.checks)
+
+
 @pytest.mark.parametrize(
     ("name", "release"), [("job", "job"), ("", ""), ("my.job", ""), ("a" * 48, "")]
 )

@@ -81,10 +81,10 @@ WRONG_VALUES = [
     ("train:\n", "train:\n  env: {HVD_SEED: '1'}\n", "9:19", "train.env.HVD_SEED", "the chart"),
     (
         "train:\n",
-        "volumes: {t: {emptyDir: {}, mountPath: /tmp}}\ntrain:\n",
+        "volumes: {t: {emptyDir: {}, mountPath: /etc}}\ntrain:\n",
         "8:40",
         "volumes.t.mountPath",
-        "/tmp",
+        "/etc",
     ),
     (
         "train:\n",
