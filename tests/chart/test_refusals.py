@@ -12,11 +12,8 @@ from tests.chart.cases import case_id
 from tests.chart.refusals.subjects import SUBJECTS
 from tests.chart.render import CHART, Values, helm_template, refusal, render
 
-# The message of horovod.refuse: what is refused may begin with the group that it is about.
-MESSAGE = re.compile(
-    r"execution error at \([^)]*\): "
-    r'(?P<what>(?:(?:worker\.env of )?group "[^"]*": )?.*?): '
-)
+# The message of horovod.refuse.
+MESSAGE = re.compile(r"execution error at \([^)]*\): (?P<what>.*?): ")
 # The list of the checks, and those of objects in the cluster.
 FILES_WITHOUT_CONTRADICTIONS = {"checks", "objects"}
 

@@ -21,8 +21,13 @@ CONTRADICTIONS = [
         {"volumeMounts": AT_DATA},
     ),
     Contradiction(
+        {"staging": {"command": ["true"], "path": "/data/x"}, "workerGroups": [{"name": "a"}]},
+        ["staging.path", "workerGroups[a].volumeMounts"],
+        {"volumeMounts": AT_DATA},
+    ),
+    Contradiction(
         {"staging": {"command": ["true"], "path": "/data/"}, "volumeMounts": AT_DATA},
-        ["staging.path", "volumeMounts[].mountPath"],
+        ["staging.path", "volumeMounts", "mountPath"],
         {"staging": {"path": "/data/x"}},
     ),
     Contradiction(

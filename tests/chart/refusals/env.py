@@ -15,12 +15,12 @@ CONTRADICTIONS = [
                 ]
             }
         },
-        ['worker.env of group "worker": A', '"$(B)"'],
+        ["worker.env sets A", '"$(B)"'],
         {"worker": {"env": [{"name": "A", "value": "1"}]}},
     ),
     Contradiction(
         {"worker": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)x"}]}},
-        ['worker.env of group "worker": A', '"$(A)x"'],
+        ["worker.env sets A", '"$(A)x"'],
         {"worker": {"env": [{"name": "A", "value": "1x"}]}},
     ),
 ]

@@ -6,14 +6,14 @@ from tests.chart.refusals.contradiction import AT_DATA, DATA_VOLUMES, Contradict
 
 CONTRADICTIONS = [
     Contradiction(
-        {"image": {"repository": ""}},
-        ["image.repository", 'group "worker"'],
-        {"image": {"repository": "a"}},
+        {"image": {"repository": ""}, "master": {"image": {"repository": "a"}}},
+        ["image.repository", "worker.image.repository"],
+        {"worker": {"image": {"repository": "a"}}},
     ),
     Contradiction(
         {"image": {"repository": ""}, "worker": {"image": {"repository": "a"}}},
-        ["image.repository", "master"],
-        {"image": {"repository": "a"}},
+        ["image.repository", "master.image.repository"],
+        {"master": {"image": {"repository": "a"}}},
     ),
     Contradiction(
         {
@@ -24,7 +24,7 @@ CONTRADICTIONS = [
             "volumes": DATA_VOLUMES,
             "volumeMounts": AT_DATA,
         },
-        ["image.repository", "tensorboard"],
+        ["image.repository", "tensorboard.image.repository"],
         {"image": {"repository": "a"}},
     ),
 ]

@@ -60,14 +60,14 @@ CONTRADICTIONS = [
     Contradiction(
         {"workerGroups": [{"name": "a"}, {"name": "b", "env": [TAGS]}]},
         [
-            'HVD_TAG_OUTPUT in env is not set for group "a" but {"name":',
-            'for group "b"',
+            'HVD_TAG_OUTPUT is not set in workerGroups[a].env but {"name":',
+            "workerGroups[b].env",
         ],
         {"worker": {"env": [TAGS]}},
     ),
     Contradiction(
         {"workerGroups": [{"name": "a", "env": [TAGS]}, {"name": "b"}]},
-        ['"value":"1"} for group "a" but not set for group "b"'],
+        ['"value":"1"} in workerGroups[a].env but not set in workerGroups[b].env'],
         {"worker": {"env": [TAGS]}},
     ),
 ]

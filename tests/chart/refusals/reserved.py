@@ -89,6 +89,19 @@ CONTRADICTIONS = [
         ["podLabels", "app.kubernetes.io/component"],
         {"podLabels": {"app.kubernetes.io/component": None}},
     ),
+    *(
+        Contradiction(
+            {"workerGroups": [{"name": "a", key: entries}]},
+            [f"workerGroups[a].{key}", refused],
+            {"workerGroups": [{"name": "a"}]},
+        )
+        for key, entries, refused in (
+            ("env", [{"name": "HVD_SLOTS", "value": "4"}], "HVD_SLOTS"),
+            ("volumes", [{"name": "tmp", "emptyDir": {}}], '"tmp"'),
+            ("volumeMounts", [{"name": "x", "mountPath": "/horovod/keys"}], "/horovod/keys"),
+            ("podLabels", {"hvdchart/revision": "x"}, "hvdchart/revision"),
+        )
+    ),
     Contradiction(
         {"labels": {"app.kubernetes.io/managed-by": "x"}},
         ["labels", "app.kubernetes.io/managed-by"],

@@ -7,7 +7,7 @@ from tests.chart.refusals.contradiction import Contradiction
 CONTRADICTIONS = [
     Contradiction(
         {"worker": {"spread": "Required", "affinity": {"podAntiAffinity": {}}}},
-        ['group "worker": spread', "affinity.podAntiAffinity"],
+        ["worker.spread", "worker.affinity.podAntiAffinity"],
         {"worker": {"spread": "None"}},
     ),
     Contradiction(

@@ -7,7 +7,7 @@ from tests.chart.refusals.contradiction import Contradiction
 CONTRADICTIONS = [
     Contradiction(
         {"workerGroups": [{"name": "rdma", "capabilities": ["IPC_LOCK"]}]},
-        ['group "rdma": capabilities', "podSecurityContext.runAsUser"],
+        ["workerGroups[rdma].capabilities", "podSecurityContext.runAsUser"],
         {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     ),
     Contradiction(

@@ -16,12 +16,12 @@ CONTRADICTIONS = [
             "launch": {"mode": "custom"},
             "master": {"args": ["mpirun", "-H", "hvd-worker-0.hvd:1"]},
         },
-        ['group "worker": spares', "master.args", '"hvd-worker-0"'],
+        ["worker.spares", "master.args", '"hvd-worker-0"'],
         {"master": {"args": ["mpirun", "--hostfile", "$(HOSTFILE)"]}},
     ),
     Contradiction(
         {"worker": {"number": 2, "minimum": 3}},
-        ['group "worker": minimum', "number"],
+        ["worker.minimum", "worker.number"],
         {"worker": {"minimum": 2}},
     ),
     Contradiction(
@@ -30,7 +30,7 @@ CONTRADICTIONS = [
             "launch": {"mode": "custom"},
             "master": {"args": ["mpirun", "-H", "hvd-worker-0.hvd:1"]},
         },
-        ['group "worker": minimum', "master.args", '"hvd-worker-0"'],
+        ["worker.minimum", "master.args", '"hvd-worker-0"'],
         {"master": {"args": ["time", "$(LAUNCH)", "train"]}},
     ),
     Contradiction(
@@ -40,7 +40,7 @@ CONTRADICTIONS = [
                 "resources": {"limits": {"nvidia.com/gpu": 1, "amd.com/gpu": 1}},
             }
         },
-        ['group "worker": resources.limits', "amd.com", "nvidia.com"],
+        ["worker.resources.limits", "amd.com", "nvidia.com"],
         {"worker": None, "workerGroups": [{"name": "a"}, {"name": "b"}]},
     ),
     Contradiction(
@@ -50,7 +50,7 @@ CONTRADICTIONS = [
                 "resources": {"limits": {"nvidia.com/gpu": 1}},
             }
         },
-        ['group "worker": env', "NVIDIA_VISIBLE_DEVICES", 'resources.limits["nvidia.com/gpu"]'],
+        ["worker.env", "NVIDIA_VISIBLE_DEVICES", 'worker.resources.limits["nvidia.com/gpu"]'],
         {"worker": {"env": []}},
     ),
 ]

@@ -18,14 +18,16 @@
 {{- $path := .facts.stagingPath -}}
 {{- if .facts.values.staging.command -}}
   {{- range .facts.groups -}}
+    {{- /* Without groups, only the release has mounts. */ -}}
+    {{- $mounts := ternary "volumeMounts" (printf "%s.volumeMounts" .valuesKey) (eq .valuesKey "worker") -}}
     {{- if not .stagingMount -}}
       {{- include "horovod.refuse" (dict
-        "what" (printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name)
+        "what" (printf "staging.path is %q but no entry of %s contains it" $path $mounts)
         "why" "staged data must be on a volume") -}}
     {{- end -}}
     {{- if eq $path .stagingMount.mountPath -}}
       {{- include "horovod.refuse" (dict
-        "what" (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name)
+        "what" (printf "staging.path is %q but an entry of %s has that mountPath" $path $mounts)
         "why" "a mount cannot be replaced atomically"
         "do" "name a directory below it") -}}
     {{- end -}}

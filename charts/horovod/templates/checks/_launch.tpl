@@ -101,8 +101,8 @@ launchers: they depend on the MPI of its image (docs/adr/0028).
   {{- $otherTags := ternary "not set" (toJson .tagOutput) (empty .tagOutput) -}}
   {{- if ne $otherTags $tags -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q"
-        $tags $first.name $otherTags .name)
+      "what" (printf "HVD_TAG_OUTPUT is %s in %s.env but %s in %s.env"
+        $tags $first.valuesKey $otherTags .valuesKey)
       "why" "either all lines of a run name their rank or none"
       "do" "set it in worker.env only") -}}
   {{- end -}}

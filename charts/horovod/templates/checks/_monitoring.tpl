@@ -5,7 +5,7 @@
   {{- range .facts.groups -}}
     {{- if not (include "horovod.envEntry" (dict "env" .env "name" "OUTPUT_PATH") | fromJson) -}}
       {{- include "horovod.refuse" (dict
-        "what" (printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name)
+        "what" (printf "horovod.timeline is true but %s.env has no OUTPUT_PATH" .valuesKey)
         "why" "the timeline is written there"
         "do" "add OUTPUT_PATH and a volume mounted at it") -}}
     {{- end -}}

@@ -57,7 +57,7 @@ where the cluster has no such object.
     "root" $
     "kind" "ServiceAccount"
     "name" .podSpec.serviceAccountName
-    "key" (printf "worker.podSpec.serviceAccountName (group %s)" .name)
+    "key" (printf "%s.podSpec.serviceAccountName" .valuesKey)
     "remedy" "correct the name") -}}
 {{- end -}}
 {{- $account := .facts.values.serviceAccount -}}

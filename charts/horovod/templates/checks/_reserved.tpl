@@ -8,7 +8,7 @@ has the same of fields of pods.
 {{- $environments := dict "master.env" .facts.values.master.env -}}
 {{- $_ := set $environments "staging.env" .facts.values.staging.env -}}
 {{- range .facts.groups -}}
-  {{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
+  {{- $_ := set $environments (printf "%s.env" .valuesKey) .env -}}
 {{- end -}}
 {{- range $key, $entries := $environments -}}
   {{- range $entries -}}
@@ -26,7 +26,7 @@ has the same of fields of pods.
 {{- define "horovod.checkReservedVolumes" -}}
 {{- $volumes := dict "volumes" .facts.values.volumes -}}
 {{- range .facts.groups -}}
-  {{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}
+  {{- $_ := set $volumes (printf "%s.volumes" .valuesKey) .volumes -}}
 {{- end -}}
 {{- range $key, $entries := $volumes -}}
   {{- range $entries -}}
@@ -44,7 +44,7 @@ has the same of fields of pods.
 {{- $reserved := .facts.shared.reserved -}}
 {{- $mounts := dict "volumeMounts" .facts.values.volumeMounts -}}
 {{- range .facts.groups -}}
-  {{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}
+  {{- $_ := set $mounts (printf "%s.volumeMounts" .valuesKey) .volumeMounts -}}
 {{- end -}}
 {{- range $key, $entries := $mounts -}}
   {{- range $mount := $entries -}}
@@ -82,7 +82,7 @@ has the same of fields of pods.
 {{- $labels := dict "podLabels" .facts.values.podLabels -}}
 {{- $_ := set $labels "master.podLabels" .facts.values.master.podLabels -}}
 {{- range .facts.groups -}}
-  {{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}
+  {{- $_ := set $labels (printf "%s.podLabels" .valuesKey) .podLabels -}}
 {{- end -}}
 {{- range $key, $podLabels := $labels -}}
   {{- range $label, $value := $podLabels -}}

@@ -5,7 +5,8 @@
 {{- range .facts.groups -}}
   {{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "group %q: spread is Required but affinity.podAntiAffinity is given too" .name)
+      "what" (printf "%s.spread is Required but %s.affinity.podAntiAffinity is given too"
+        .valuesKey .valuesKey)
       "do" "use only one of them (spread: None leaves it to affinity)") -}}
   {{- end -}}
 {{- end -}}

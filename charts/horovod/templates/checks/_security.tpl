@@ -5,7 +5,7 @@
 {{- range .facts.groups -}}
   {{- if and .capabilities (ne (toString $user) "0") -}}
     {{- $uid := toString ($user | default "the image's") -}}
-    {{- $capabilities := printf "group %q: capabilities is %s" .name (toJson .capabilities) -}}
+    {{- $capabilities := printf "%s.capabilities is %s" .valuesKey (toJson .capabilities) -}}
     {{- include "horovod.refuse" (dict
       "what" (printf "%s but podSecurityContext.runAsUser is %s" $capabilities $uid)
       "why" "Linux gives added capabilities to root only"

@@ -16,7 +16,8 @@
 {{- range .facts.groups -}}
   {{- if gt (int .minimum) (int .number) -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "group %q: minimum is %d but number is %d" .name (int .minimum) (int .number))
+      "what" (printf "%s.minimum is %d but %s.number is %d"
+        .valuesKey (int .minimum) .valuesKey (int .number))
       "do" "give at most the number of workers") -}}
   {{- end -}}
 {{- end -}}
@@ -32,8 +33,8 @@
       {{- range $.facts.values.master.args -}}
         {{- with regexFind $worker . -}}
           {{- include "horovod.refuse" (dict
-            "what" (printf "group %q: %s is %d but master.args names the worker %q"
-              $group.name $key $number .)
+            "what" (printf "%s.%s is %d but master.args names the worker %q"
+              $group.valuesKey $key $number .)
             "why" "the run may do without this worker"
             "do" "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)") -}}
         {{- end -}}
@@ -47,7 +48,7 @@
 {{- range .facts.groups -}}
   {{- if gt (len .gpuMakers) 1 -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "group %q: resources.limits has GPUs of %s" .name (join " and " .gpuMakers))
+      "what" (printf "%s.resources.limits has GPUs of %s" .valuesKey (join " and " .gpuMakers))
       "why" "the libraries of a worker's image use GPUs of one maker"
       "do" "make workerGroups, one for each, with an image of its own") -}}
   {{- end -}}
@@ -58,8 +59,8 @@
 {{- range .facts.groups -}}
   {{- if and .gpus (ne .gpus (int .slots)) -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "group %q: slots is %d but resources.limits[%q] is %d"
-        .name (int .slots) .gpuResource .gpus)
+      "what" (printf "%s.slots is %d but %s.resources.limits[%q] is %d"
+        .valuesKey (int .slots) .valuesKey .gpuResource .gpus)
       "why" "Horovod runs one rank per GPU"
       "do" "make them equal") -}}
   {{- end -}}
@@ -74,8 +75,8 @@
     {{- range .env -}}
       {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
         {{- include "horovod.refuse" (dict
-          "what" (printf "group %q: env has %s but resources.limits[%q] is %d"
-            $group.name .name $group.gpuResource $group.gpus)
+          "what" (printf "%s.env has %s but %s.resources.limits[%q] is %d"
+            $group.valuesKey .name $group.valuesKey $group.gpuResource $group.gpus)
           "why" "the device plugin sets it to the GPUs that a worker gets"
           "do" "remove it") -}}
       {{- end -}}

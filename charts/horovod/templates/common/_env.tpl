@@ -14,7 +14,7 @@ not writable, because the root file system is read-only.
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last
 entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME). An
 entry that itself refers to one of these is refused: Kubernetes expands only references to entries before it.
-Call with (dict "entries" $list "key" "worker.env of group \"gpu\""); messages name the key.
+Call with (dict "entries" $list "key" "workerGroups[gpu].env"); messages name the key.
 */}}
 {{- define "horovod.env" -}}
 {{- $key := .key -}}
@@ -27,7 +27,7 @@ Call with (dict "entries" $list "key" "worker.env of group \"gpu\""); messages n
   {{- range slice $entries (get $places .name) $index -}}
     {{- if contains (printf "$(%s)" .name) $value -}}
       {{- include "horovod.refuse" (dict
-        "what" (printf "%s: %s is %q, which refers to %s" $key $entry.name $entry.value .name)
+        "what" (printf "%s sets %s to %q, which refers to %s" $key $entry.name $entry.value .name)
         "why" (printf "%s is given more than once" $entry.name)
         "do" (printf "write the value of %s out" .name)) -}}
     {{- end -}}

@@ -6,6 +6,7 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
   groups[].volumes  the release's volumes and its own
   groups[].volumeMounts  the same of volumeMounts
   groups[].objectName  the prefix of its names
+  groups[].valuesKey  the key of its values that the user writes: `worker` or `workerGroups[NAME]`
   groups[].grace  seconds to end
   groups[].maximum  the most workers that it may have, with spares
 */}}
@@ -26,6 +27,8 @@ The worker groups, each merged with `worker`. A group has every key of `worker` 
   {{- $effective := pick $group "spares" "terminationGracePeriodSeconds" -}}
   {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
   {{- $_ := set $group "objectName" (printf "%s-%s" $.facts.fullname $group.name) -}}
+  {{- $key := ternary "worker" (printf "workerGroups[%s]" $group.name) (empty $values.workerGroups) -}}
+  {{- $_ := set $group "valuesKey" $key -}}
   {{- $_ := set $group "grace" (int $effective.terminationGracePeriodSeconds) -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.spares | int) -}}
   {{- $groups = append $groups $group -}}
@@ -95,15 +98,11 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 {{- end }}
 
 {{/*
-  podValues       the values of the pods by the key that the user writes: `master`, and `worker` or
-                  `workerGroups[NAME]`
+  podValues       the values of the pods by the key that the user writes: `master`, and each group's
 */}}
 {{- define "horovod.preparePodValues" -}}
 {{- $owners := dict "master" .facts.values.master -}}
-{{- range .facts.groups -}}
-  {{- $key := ternary "worker" (printf "workerGroups[%s]" .name) (empty $.facts.values.workerGroups) -}}
-  {{- $_ := set $owners $key . -}}
-{{- end -}}
+{{- range .facts.groups -}}{{- $_ := set $owners .valuesKey . -}}{{- end -}}
 {{- $_ := set .facts "podValues" $owners -}}
 {{- end }}
 

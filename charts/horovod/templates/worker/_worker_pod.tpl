@@ -63,7 +63,7 @@ volumes:
       $root.facts.libraryVariables
       $group.env
       $group.tuning }}
-    {{- $key := printf "worker.env of group %q" $group.name }}
+    {{- $key := printf "%s.env" $group.valuesKey }}
     {{- include "horovod.env" (dict "entries" $variables "key" $key) | nindent 4 }}
   {{- with include "horovod.addedContainerFields" $group }}
   {{- . | trim | nindent 2 }}
