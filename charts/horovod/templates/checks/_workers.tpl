@@ -61,7 +61,7 @@
     {{- include "horovod.refuse" (dict
       "what" (printf "%s.slots is %d but %s.resources.limits[%q] is %d"
         .valuesKey (int .slots) .valuesKey .gpuResource .gpus)
-      "why" "Horovod runs one rank per GPU"
+      "why" "each rank uses one GPU"
       "do" "make them equal") -}}
   {{- end -}}
 {{- end -}}
