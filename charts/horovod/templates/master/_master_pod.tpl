@@ -56,7 +56,7 @@ spec:
   {{- end }}
   {{- if .facts.values.metrics.enabled }}
   ports:
-    - {name: metrics, containerPort: {{ .facts.values.metrics.port }}}
+    - {name: metrics, containerPort: {{ int .facts.values.metrics.port }}}
   {{- end }}
   {{- with $master.resources }}
   resources:
@@ -101,6 +101,6 @@ spec:
 {{- end }}
 {{- if $values.metrics.enabled }}
 {{- /* For hvd_pods/master/serve_metrics.py. */}}
-- {name: HVD_METRICS_PORT, value: {{ quote .facts.values.metrics.port }}}
+- {name: HVD_METRICS_PORT, value: {{ int $values.metrics.port | quote }}}
 {{- end }}
 {{- end }}

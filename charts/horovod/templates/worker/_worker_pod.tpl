@@ -55,7 +55,7 @@ volumes:
   ports:
     - {name: agent, containerPort: {{ int $root.facts.values.agent.port }}}
     {{- if $root.facts.values.metrics.enabled }}
-    - {name: metrics, containerPort: {{ $root.facts.values.metrics.port }}}
+    - {name: metrics, containerPort: {{ int $root.facts.values.metrics.port }}}
     {{- end }}
   env:
     {{- $variables := concat
@@ -122,6 +122,6 @@ would. */}}
 is false. */}}
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
 {{- if $values.metrics.enabled }}
-- {name: HVD_METRICS_PORT, value: {{ quote $facts.values.metrics.port }}}
+- {name: HVD_METRICS_PORT, value: {{ int $values.metrics.port | quote }}}
 {{- end }}
 {{- end }}
