@@ -64,8 +64,7 @@ has the same of fields of pods.
 
 {{/* Labels of all objects. */}}
 {{- define "horovod.checkReservedLabels" -}}
-{{- $pattern := "^(hvdchart/.*|helm\\.sh/chart|app\\.kubernetes\\.io/(%s))$" -}}
-{{- $reserved := printf $pattern "name|instance|component|version|managed-by" -}}
+{{- $reserved := printf "^(%s)$" .facts.shared.reserved.labels -}}
 {{- range $label, $value := .facts.values.labels -}}
   {{- if regexMatch $reserved $label -}}
     {{- include "horovod.refuse" (dict
@@ -78,7 +77,7 @@ has the same of fields of pods.
 
 {{/* Labels of pods by which the chart selects them. */}}
 {{- define "horovod.checkSelectorLabels" -}}
-{{- $reserved := "^(hvdchart/.*|app\\.kubernetes\\.io/(name|instance|component))$" -}}
+{{- $reserved := printf "^(%s)$" .facts.shared.reserved.podLabels -}}
 {{- $labels := dict "podLabels" .facts.values.podLabels -}}
 {{- $_ := set $labels "master.podLabels" .facts.values.master.podLabels -}}
 {{- range .facts.groups -}}
