@@ -42,6 +42,7 @@ def checks_in_python() -> dict[str, list[str]]:
         "style": [python, "-m", "devtools.checks.style"],
         "messages": [python, "-m", "devtools.checks.messages"],
         "pages": [python, "-m", "devtools.checks.pages"],
+        "templates": [python, "-m", "devtools.checks.templates"],
         "mypy": [python, "-m", "mypy", "--cache-dir", f"{cache}"],
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],

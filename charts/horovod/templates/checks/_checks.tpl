@@ -3,8 +3,7 @@ Refusals of values that contradict each other, and of values that the cluster co
 what it can; these are the rest, each with both keys and the remedy. Each file has the checks of one subject.
 horovod.prepare runs them before any pod is rendered: none creates an object. Two others refuse values later:
 horovod.checkKeptPrograms when the run that the upgrade keeps has been found, and horovod.env, because it
-alone has the chart's variables beside those of the values. tests/chart/test_templates.py finds a check that
-this list lacks.
+alone has the chart's variables beside those of the values. `make lint` finds a check that this list lacks.
 */}}
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkObjectNames" . -}}
