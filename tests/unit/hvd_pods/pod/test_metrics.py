@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devtools.pods.program_copies import FILES
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.pod import metrics
 from hvd_pods.pod.metrics import Sample
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.shared import untrusted
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import NvmlReader
@@ -216,7 +216,7 @@ def test_page_is_served_again_for_longer_than_it_took() -> None:
     """However often anybody asks, most of the time is left for the loop of the master."""
     pages = itertools.count()
     server = metrics.make_server(lambda: f"page {next(pages)}", 0, reuse_factor=1e9)
-    spawn("serve", server.serve)
+    start_thread("serve", server.serve)
     assert scrape(server.port) == scrape(server.port) == "page 0"
 
 

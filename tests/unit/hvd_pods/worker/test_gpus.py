@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.metrics import MAX_SERIES, Sample
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.worker import gpus, main
 from tests.support.fakes.nvml import LOST, FakeGpu, FakeNvml
 from tests.support.ports import find_port
@@ -55,7 +55,7 @@ def serve(folder: Path) -> Serve:
 
     def start(nvml: Any, **limits: float) -> str:
         listener = listen(folder / "gpus")
-        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.NvmlReader(nvml), **limits))
+        start_thread("serve-gpus", lambda: gpus.serve(listener, gpus.NvmlReader(nvml), **limits))
         return str(folder / "gpus")
 
     return start
@@ -201,7 +201,7 @@ def test_what_training_code_answers_in_place_of_the_gpus_spoils_no_page(
         with connection, suppress(OSError):
             connection.sendall(answer.encode("latin-1"))
 
-    spawn("give", give)
+    start_thread("give", give)
     assert len(gpus.ask(str(folder / "gpus"), 60.0)) == found
     listener.close()
 
@@ -223,7 +223,7 @@ def test_answer_that_never_ends_is_given_up(
             while not is_over.is_set():
                 connection.sendall(endless)
 
-    thread = spawn("drip", drip)
+    thread = start_thread("drip", drip)
     assert len(gpus.ask(str(folder / "gpus"), seconds)) == found
     is_over.set()
     thread.join()

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError, make_pauses
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Run, Worker
 
@@ -86,7 +86,7 @@ class DnsAddresses:
         self._on_change = on_change
         for first in range(min(DNS_THREADS, len(self._workers))):
             share = self._workers[first::DNS_THREADS]
-            spawn("look-up-workers", functools.partial(self._follow, share))
+            start_thread("look-up-workers", functools.partial(self._follow, share))
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Return what is known of each worker, by its name.
@@ -183,7 +183,7 @@ class SliceAddresses:
         self._on_change = on_change
         if self._api.is_away:
             self._use_dns()
-        spawn("follow-endpointslices", self._follow)
+        start_thread("follow-endpointslices", self._follow)
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Return what is known of each worker, by its name; callers do not change it."""

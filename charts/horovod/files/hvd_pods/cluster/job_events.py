@@ -10,8 +10,8 @@ from functools import partial
 from http import HTTPStatus
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.shared import contract
 from hvd_pods.shared.objects import Object, format_precise_time, format_time
 from hvd_pods.shared.untrusted import printable
@@ -37,7 +37,7 @@ class JobEvents:
         # None ends the thread.
         self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
-            self._sender = spawn("send-events", partial(self._send, api))
+            self._sender = start_thread("send-events", partial(self._send, api))
 
     def close(self) -> None:
         """Wait until the events are created, at most `close_timeout_seconds`."""

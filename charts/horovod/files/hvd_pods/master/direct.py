@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import IO, Any, Callable, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import gateway_client
 from hvd_pods.master.gloo_store import GlooStore
 from hvd_pods.pod import notices, streams
 from hvd_pods.pod.ranks_program import START_RANKS, STAY
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.shared import contract
 
 # Seconds in which workers have to end their ranks.
@@ -242,7 +242,7 @@ def main() -> int:
     variables["PYTHONUNBUFFERED"] = "1"
     if os.environ.get(contract.FRAMEWORK) not in ("torch", "jax"):
         store = GlooStore(address, secret)
-        spawn("gloo-store", store.serve)
+        start_thread("gloo-store", store.serve)
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
     request = {

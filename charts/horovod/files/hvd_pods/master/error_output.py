@@ -12,10 +12,10 @@ import time
 from collections import deque
 from typing import IO, Callable, Sequence
 
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import failure
 from hvd_pods.master.failure import Evidence, OutputLine
 from hvd_pods.pod import streams
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.pod.tracebacks import TracebackReader
 from hvd_pods.rules.events import Cause, Notice
 from hvd_pods.shared.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
@@ -56,7 +56,7 @@ class ErrorOutput:
         self._tracebacks: deque[OutputLine] = deque(maxlen=LAST_LINES)
         # By rank; None is for all ranks whose lines have no tag.
         self._readers: dict[int | None, TracebackReader] = {}
-        self._thread = spawn("read-launcher", self._pass_on)
+        self._thread = start_thread("read-launcher", self._pass_on)
 
     def find_cause(
         self,

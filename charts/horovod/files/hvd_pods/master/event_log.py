@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Iterator, TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod.reporting import log
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules import events
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import Effect
@@ -93,7 +93,7 @@ class EventLog:
         self._run = run
         self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(max_queued_events)
         self._is_open = True
-        self._thread = spawn("write-events", self._follow)
+        self._thread = start_thread("write-events", self._follow)
 
     def put(self, moment: Moment, event: Event) -> None:
         """Write an event soon, unless the event log has ended."""

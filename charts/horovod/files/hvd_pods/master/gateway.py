@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Callable
 
 from hvd_pods.agent import frames
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import REMOTE_NOT_STARTED
@@ -30,6 +29,7 @@ from hvd_pods.pod.connections import ACCEPT_RETRY_DELAY_SECONDS, BACKLOG
 from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.pod.reporting import log
 from hvd_pods.pod.streams import IO_CHUNK_BYTES
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules.events import EventSink, WorkerReached
 from hvd_pods.shared.errors import RunError
 
@@ -79,7 +79,7 @@ class Gateway:
             os.umask(before)
         listener.listen(BACKLOG)
         self._has_started = True
-        spawn("gateway", partial(self._accept, listener))
+        start_thread("gateway", partial(self._accept, listener))
 
     def forget(self) -> None:
         """Discard the reports of an ended attempt's agent connections."""
@@ -96,7 +96,7 @@ class Gateway:
                 time.sleep(ACCEPT_RETRY_DELAY_SECONDS)
                 continue
             try:
-                spawn("connection", partial(self._serve, client))
+                start_thread("connection", partial(self._serve, client))
             except RuntimeError as problem:
                 log(f"cannot serve a program, as when the pod may have no more threads: {problem}")
                 client.close()

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
 from hvd_pods.pod.processes import all_processes
 from hvd_pods.pod.reporting import log
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules.events import EventSink, LauncherEnded, RankMissing
 from hvd_pods.shared.errors import ConfigurationError
 from hvd_pods.shared.pipes import pipe_of
@@ -55,7 +55,7 @@ class LauncherProcess:
             raise ConfigurationError(message) from error
         self._stalls = StallReader(time.monotonic)
         self.errors = ErrorOutput(pipe_of(self._process.stderr), 2, self._read)
-        spawn("wait-for-launcher", self._wait)
+        start_thread("wait-for-launcher", self._wait)
 
     def send(self, number: int) -> None:
         """Send it a signal. On SIGUSR1, direct.py detaches from the running ranks and exits."""

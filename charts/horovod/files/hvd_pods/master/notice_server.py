@@ -14,9 +14,9 @@ import secrets
 import socket
 from typing import Any, Mapping, Sequence, cast
 
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.pod import notices
 from hvd_pods.pod.connections import ConnectionServer, Limits
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules.events import EventSink, Notice, NoticeTaken
 from hvd_pods.shared.notice_kinds import (
     ASKED,
@@ -81,7 +81,7 @@ class NoticeServer:
         self.address = f"{own_address},{server.port},{self._secret}"
         # The attempt whose notices are accepted, and its fence number.
         self._present = (0, "")
-        spawn("take-notices", server.serve)
+        start_thread("take-notices", server.serve)
 
     def begin(self, attempt: int, fence: int) -> None:
         """Accept only the notices of this attempt from now on."""

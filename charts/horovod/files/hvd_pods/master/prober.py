@@ -30,7 +30,7 @@ from typing import Collection, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
-from hvd_pods.cluster.spawn import spawn
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules.events import EventSink, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.missing_workers import SILENT_WORKER
 from hvd_pods.shared.no_answer import NoAnswer
@@ -141,7 +141,7 @@ class Prober:
         self._is_changed = False
 
     def start(self) -> None:
-        spawn("probe-workers", self._run)
+        start_thread("probe-workers", self._run)
         self._source.start(self.wake)
 
     def freeze(self, workers: Collection[str] | None = None) -> None:

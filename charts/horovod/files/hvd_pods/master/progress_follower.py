@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Callable, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master import remote
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError
 from hvd_pods.pod.metrics import parse_progress, select_progress
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules.events import EventSink, ProgressReported
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Worker
@@ -61,7 +61,7 @@ class ProgressFollower:
         self._until = float("inf")
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._closed = threading.Event()
-        self._thread = spawn("follow-progress", self._follow)
+        self._thread = start_thread("follow-progress", self._follow)
 
     def close(self, *, wait_for_last_step: bool) -> None:
         """End the agent connection; with `wait_for_last_step`, wait a moment for the last step."""

@@ -6,7 +6,7 @@ import queue
 import traceback
 from typing import Callable
 
-from hvd_pods.cluster.spawn import spawn
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules.events import Event, EventSink, InternalError
 
 # Writes of the record stay in order. While the API server hangs, calls that an attempt waits for
@@ -41,7 +41,7 @@ class WorkQueues:
         """Make a call after the earlier calls of this queue have returned."""
         if name not in self._queues:
             self._queues[name] = queue.SimpleQueue()
-            spawn(name, lambda: self._work(self._queues[name]))
+            start_thread(name, lambda: self._work(self._queues[name]))
         self._queues[name].put(call)
 
     def _work(self, calls: queue.SimpleQueue[Call]) -> None:

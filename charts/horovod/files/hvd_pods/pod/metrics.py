@@ -11,13 +11,13 @@ import itertools
 import os
 import re
 import socket
-import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple
 
 from hvd_pods.pod.connections import ConnectionServer, Limits
 from hvd_pods.pod.reporting import log
+from hvd_pods.pod.threads import start_thread
 from hvd_pods.shared import contract, untrusted
 
 # The metrics that are served in addition to the script's own; docs/monitoring.md explains each.
@@ -219,7 +219,7 @@ def start(page: Callable[[], str]) -> None:
     except OSError as problem:
         log(f"cannot serve metrics on port {port}: {problem}")
         return
-    threading.Thread(target=server.serve, name="serve-metrics", daemon=True).start()
+    start_thread("serve-metrics", server.serve)
 
 
 def select_progress(text: str) -> list[str]:

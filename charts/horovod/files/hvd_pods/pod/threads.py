@@ -1,4 +1,4 @@
-"""Starts the threads of the master, except the thread that serves metrics (pod/metrics.py)."""
+"""Starts the threads that the programs of the pods leave running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from typing import Callable
 
 
-def spawn(name: str, work: Callable[[], None]) -> threading.Thread:
+def start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
     """Run a function in a daemon thread: it does not keep the pod from ending."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
