@@ -9,7 +9,7 @@ import pytest
 from hvd_pods.cluster import kube, statefulsets
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.master.run_effects import EffectRunner
-from hvd_pods.rules.effects import DeletePods, Effect, ListPods, ScaleUp
+from hvd_pods.rules.effects import START_RETRY_SECONDS, DeletePods, Effect, ListPods, ScaleUp
 from hvd_pods.rules.events import PodsListed
 from hvd_pods.rules.run_state import Assignment
 from tests.support.fakes import faults
@@ -120,7 +120,7 @@ def test_statefulsets_get_the_number_that_the_run_starts_with(
     api: kube.Api, api_server: FakeApi, current: int, changes: dict[str, Any], fitted: int
 ) -> None:
     put_number(api_server, cpu=current, gpu=1)
-    statefulsets.fit_to_run(api, make_run(**changes))
+    statefulsets.fit_to_run(api, make_run(**changes), START_RETRY_SECONDS)
     assert replicas(api_server) == (fitted, 1)
     assert len(api_server.asked("PATCH", "apps/statefulsets/hvd-cpu/scale")) == (current != fitted)
 
@@ -131,7 +131,7 @@ def test_workers_stay_while_the_api_server_is_away(
     """One StatefulSet is enough to wait for: there may be many."""
     put_number(api_server, cpu=5, gpu=5)
     api_server.fail("GET", "", faults.status(503))
-    statefulsets.fit_to_run(api, make_run())
+    statefulsets.fit_to_run(api, make_run(), START_RETRY_SECONDS)
     assert "API server is away" in capsys.readouterr().out
     assert len(api_server.requests) == 1
 

@@ -7,7 +7,7 @@ from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.pod.reporting import log
-from hvd_pods.shared.objects import START_RETRY_SECONDS, Object
+from hvd_pods.shared.objects import Object
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import one_line
 
@@ -44,19 +44,19 @@ def scale_to_zero(api: Api, names: Sequence[str]) -> None:
         log("workers scaled to 0")
 
 
-def fit_to_run(api: Api, run: Run) -> None:
+def fit_to_run(api: Api, run: Run, retry_seconds: float) -> None:
     """Give each StatefulSet the number of workers that the run starts with.
 
     Helm does so, but GitOps tools ignore the number, because the master changes it. A run that goes
     on with fewer workers keeps a number that a person or an autoscaler chose. A failure is logged.
-    While the API server is unavailable, wait for only one StatefulSet: there may be many, and the
-    training may begin without it. Workers that are then missing are scaled up later, during the
-    wait for them.
+    While the API server is unavailable, wait `retry_seconds` for only one StatefulSet: there may be
+    many, and the training may begin without it. Workers that are then missing are scaled up later,
+    during the wait for them.
     """
     for name, number in run.initial_workers.items():
         try:
             accepted = range(run.least_workers[name], number)
-            set_number(api, name, number, START_RETRY_SECONDS, accepted)
+            set_number(api, name, number, retry_seconds, accepted)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
             if problem.is_temporary:

@@ -18,7 +18,15 @@ from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.master.record_io import read_job, read_lease
 from hvd_pods.pod.reporting import log
-from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
+from hvd_pods.rules.effects import (
+    START_RETRY_SECONDS,
+    DeletePods,
+    ListPods,
+    ReadJob,
+    ReadLease,
+    ScaleDown,
+    ScaleUp,
+)
 from hvd_pods.rules.events import Event, PodsListed, WorkersScaled
 from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.objects import shorten_object
@@ -44,7 +52,7 @@ class ClusterEffects:
     def scale_to_initial(self) -> None:
         """Give each StatefulSet the number of workers that the run starts with."""
         if not self._api.is_stopped():
-            fit_to_run(self._api, self._run)
+            fit_to_run(self._api, self._run, START_RETRY_SECONDS)
 
     @carries_out(ReadJob, work_queues.JOB)
     def read_job(self, effect: ReadJob) -> Event:

@@ -24,6 +24,7 @@ from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, count_clients, form
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.master.worker_access import WorkerAccess
 from hvd_pods.rules.effects import (
+    RESTART_RETRY_SECONDS,
     AskRanksToEnd,
     CheckRanks,
     DetachLauncher,
@@ -44,7 +45,6 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import RunError
-from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 
 
 class LauncherSetup(NamedTuple):

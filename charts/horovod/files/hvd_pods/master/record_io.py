@@ -13,7 +13,14 @@ from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.pod.reporting import log
-from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
+from hvd_pods.rules.effects import (
+    RESTART_RETRY_SECONDS,
+    START_RETRY_SECONDS,
+    ReadJob,
+    ReadRecord,
+    ReleaseRecord,
+    WriteRecord,
+)
 from hvd_pods.rules.events import (
     Event,
     JobRead,
@@ -28,12 +35,7 @@ from hvd_pods.rules.job_evidence import JobEvidence
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, read_found_job
 from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared import contract
-from hvd_pods.shared.objects import (
-    RESTART_RETRY_SECONDS,
-    START_RETRY_SECONDS,
-    format_precise_time,
-    shorten_object,
-)
+from hvd_pods.shared.objects import format_precise_time, shorten_object
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.untrusted import printable

@@ -25,6 +25,7 @@ from hvd_pods.rules import (
 )
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
+    RESTART_RETRY_SECONDS,
     Effect,
     EndLauncher,
     Exit,
@@ -84,7 +85,6 @@ from hvd_pods.shared.errors import (
     ResizedError,
     RunError,
 )
-from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 from hvd_pods.shared.record import RUNNING
 from hvd_pods.shared.run_events import RunEvent
 

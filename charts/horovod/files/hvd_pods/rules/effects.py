@@ -14,6 +14,11 @@ from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Pod
 from hvd_pods.shared.run_events import RunEvent
 
+# Seconds for which a call before the training is repeated; the training starts without it.
+START_RETRY_SECONDS = 10.0
+# Seconds for which a call between two attempts is repeated, and the longest wait for its response.
+RESTART_RETRY_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class Effect:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hvd_pods.rules.decision import Decision
-from hvd_pods.rules.effects import ReadJob, ScaleDown
+from hvd_pods.rules.effects import RESTART_RETRY_SECONDS, ReadJob, ScaleDown
 from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.errors import InterruptedRunError, SupersededError
-from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 from hvd_pods.shared.record import LEASE_KEPT
 
 

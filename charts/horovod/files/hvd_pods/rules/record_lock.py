@@ -19,7 +19,13 @@ from typing import Mapping
 
 from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.decision import END_OF_RUN, Decision
-from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
+from hvd_pods.rules.effects import (
+    RESTART_RETRY_SECONDS,
+    START_RETRY_SECONDS,
+    ReadJob,
+    ReadRecord,
+    WriteRecord,
+)
 from hvd_pods.rules.events import (
     AttemptDue,
     EndReached,
@@ -34,7 +40,6 @@ from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
 from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError
-from hvd_pods.shared.objects import RESTART_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.shared.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent

@@ -7,11 +7,10 @@ from typing import Mapping
 
 from hvd_pods.rules import kept_workers
 from hvd_pods.rules.decision import END_OF_RUN, Decision
-from hvd_pods.rules.effects import ReadJob, ReportFailure, ScaleDown
+from hvd_pods.rules.effects import RESTART_RETRY_SECONDS, ReadJob, ReportFailure, ScaleDown
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.shared.contract import CLEANUP
 from hvd_pods.shared.errors import ConfigurationError, RunError
-from hvd_pods.shared.objects import RESTART_RETRY_SECONDS
 from hvd_pods.shared.record import FAILED, FINISHED, RUNNING, RecordKey
 from hvd_pods.shared.run_events import RunEvent
 

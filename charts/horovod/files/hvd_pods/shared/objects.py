@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from typing import Any, Dict
 
 from hvd_pods.shared.contract import CLEANUP, LEASE, QUEUE, RENEWED
-from hvd_pods.shared.pod_problems import Object as Object
 
-# Seconds for which a call before the training is repeated; the training starts without it.
-START_RETRY_SECONDS = 10.0
-# Seconds for which a call between two attempts is repeated, and the longest wait for its response.
-RESTART_RETRY_SECONDS = 2.0
+# An object of the API server.
+Object = Dict[str, Any]
 # Annotations of a Job.
 KEPT_ANNOTATIONS = (CLEANUP, QUEUE, LEASE, RENEWED)
 # The fields of a pod or a Job that decisions need: its environment and other annotations may

@@ -16,13 +16,12 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.objects import Object
 from hvd_pods.shared.untrusted import one_line
 
-# An object of the API server.
-Object = Dict[str, Any]
 # Section -> sign -> permanent, remedy and waitSeconds.
 PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("pod_problems.json").read_text(encoding="utf-8")
