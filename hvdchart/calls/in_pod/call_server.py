@@ -313,11 +313,11 @@ def receive(caller: socket.socket, frames: Frames) -> None:
 def end_children() -> None:
     """Kill the processes that the launcher left: they would run during the next call."""
     server = os.getpid()
-    for pid, _, _, session in processes.all_processes():
+    for process in processes.all_processes():
         # The master starts this program in its own session.
-        if session == server != pid:
+        if process.session == server != process.pid:
             with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(process.pid, signal.SIGKILL)
 
 
 def serve(idle: float, line: list[str]) -> int:

@@ -18,9 +18,10 @@ def test_process_has_its_parent_and_session_whatever_its_name_is() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(["bash", "-c", show], start_new_session=True, **pipes) as child:  # type: ignore[call-overload]
         assert child.stdout.readline() == b"up\n"
-        found = {process[0]: process[2:] for process in processes.all_processes()}
+        stats = {process.pid: process for process in processes.all_processes()}
         child.communicate()
-    assert found[child.pid] == (os.getpid(), child.pid)
+    process = stats[child.pid]
+    assert (process.parent, process.session) == (os.getpid(), child.pid)
 
 
 def test_process_whose_parent_has_exited_before_ends_at_once() -> None:
@@ -32,8 +33,9 @@ def test_process_whose_parent_has_exited_before_ends_at_once() -> None:
 
 def test_descendants_come_after_their_parents(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell whose program is killed first would end with 137, or start the next one."""
-    found = [(8, "S", 9, 9), (9, "S", 100, 9), (10, "Z", 9, 9), (11, "S", 1, 11)]
-    monkeypatch.setattr(processes, "all_processes", lambda: iter(found))
+    rows = [(8, "S", 9, 9), (9, "S", 100, 9), (10, "Z", 9, 9), (11, "S", 1, 11)]
+    stats = [processes.ProcessStat(*row, cpu_ticks=0, began="0") for row in rows]
+    monkeypatch.setattr(processes, "all_processes", lambda: iter(stats))
     assert list(processes.descendants(100)) == [9, 8]
 
 

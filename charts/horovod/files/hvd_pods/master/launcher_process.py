@@ -70,10 +70,10 @@ class LauncherProcess:
     def _wait(self) -> None:
         code = self._process.wait()
         # Clients of the gateway, or what a script has left, would run beside the next attempt.
-        for pid, _, _, session in all_processes():
-            if session == self._process.pid:
+        for process in all_processes():
+            if process.session == self._process.pid:
                 with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(process.pid, signal.SIGKILL)
         seconds = time.monotonic() - self._began
         self._put(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))
 

@@ -7,6 +7,7 @@ Each rank starts programs that use this module. Therefore it imports slow module
 from __future__ import annotations
 
 import os
+from collections import namedtuple
 
 from hvd_pods.shared import files
 
@@ -19,21 +20,45 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def read_stat(pid: int | str) -> list[str]:
-    """Return the fields of /proc/PID/stat, from the third one, the state. Raises OSError."""
-    # The command's name, in parentheses, may have any characters.
-    return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+class ProcessStat(
+    namedtuple("ProcessStat", ["pid", "state", "parent", "session", "cpu_ticks", "began"])
+):
+    """A process as /proc/PID/stat describes it; `state` is one letter (proc(5)).
+
+    `cpu_ticks` is the CPU time of the process and of the children that it has waited for, in clock
+    ticks. `began` is the start time of the process, which distinguishes it from another process
+    with the same number.
+    """
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is a zombie, or is being removed."""
+        return self.state in ("Z", "X")
 
 
-def all_processes() -> Iterator[tuple[int, str, int, int]]:
-    """Yield number, state, parent and session of processes; exiting ones may be missing."""
+def read_stat(pid: int | str) -> ProcessStat:
+    """Read /proc/PID/stat. Raises OSError for a process that is gone."""
+    # The command's name, in parentheses, may have any characters. The third field follows it.
+    fields = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+    return ProcessStat(
+        pid=int(pid),
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        # In proc(5): utime, stime, cutime and cstime.
+        cpu_ticks=sum(map(int, fields[11:15])),
+        began=fields[19],
+    )
+
+
+def all_processes() -> Iterator[ProcessStat]:
+    """Yield all processes; exiting ones may be missing."""
     for name in files.list_names("/proc"):
         if name.isdigit():
             try:
-                fields = read_stat(name)
+                yield read_stat(name)
             except OSError:
                 continue
-            yield int(name), fields[0], int(fields[1]), int(fields[3])
 
 
 def descendants(ancestor: int) -> Iterator[int]:
@@ -42,16 +67,16 @@ def descendants(ancestor: int) -> Iterator[int]:
     A caller that kills them in this order kills a shell before the program that it waits for.
     Otherwise, the shell would go on after the program's end.
     """
-    states = {}
+    stats = {}
     children: dict[int, list[int]] = {}
-    for pid, state, parent, _ in all_processes():
-        states[pid] = state
-        children.setdefault(parent, []).append(pid)
+    for process in all_processes():
+        stats[process.pid] = process
+        children.setdefault(process.parent, []).append(process.pid)
     below = [ancestor]
     # The list grows during the iteration.
     for parent in below:
         below += children.pop(parent, [])
-    yield from (pid for pid in below[1:] if states[pid] not in "ZX")
+    yield from (pid for pid in below[1:] if not stats[pid].has_ended)
 
 
 def ended_children() -> Iterator[tuple[int, int]]:

@@ -46,7 +46,7 @@ def register(rank: int, pid: int) -> None:
     run = os.environ.get(RUN_ID, "")
     beside = os.path.join(RANKS_FOLDER, f".{rank}")
     try:
-        began = processes.read_stat(pid)[19]
+        began = processes.read_stat(pid).began
     except OSError:
         # The script has already ended. The master still gets a notice of its exit code.
         began = ""
@@ -99,10 +99,10 @@ def running() -> Iterator[RankScript]:
     for rank in sorted(int(name) for name in names if name.isdecimal()):
         script = find(rank)
         try:
-            fields = processes.read_stat(script.pid) if script else []
+            process = processes.read_stat(script.pid) if script else None
         except OSError:
             continue
-        if script and fields[0] not in "ZX" and fields[19] == script.began:
+        if script and process and not process.has_ended and process.began == script.began:
             yield script
 
 

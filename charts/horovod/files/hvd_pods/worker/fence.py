@@ -30,8 +30,6 @@ from hvd_pods.shared.paths import PROGRAMS
 # rank and then itself.
 KILLED_END_TIMEOUT_SECONDS = 30.0
 GUARDS_END_TIMEOUT_SECONDS = 5.0
-# The index in read_stat of the time at which a process started.
-STARTED = 19
 
 
 class FenceError(Exception):
@@ -170,7 +168,6 @@ def _states(programs: Path) -> set[tuple[str, int, int]]:
 
 def _children(parent: int) -> Iterator[tuple[int, str]]:
     """Yield the process ID of each running child, and its start time."""
-    for pid, state, its_parent, _ in processes.all_processes():
-        if its_parent == parent and state not in "ZX":
-            with suppress(OSError):
-                yield pid, processes.read_stat(pid)[STARTED]
+    for process in processes.all_processes():
+        if process.parent == parent and not process.has_ended:
+            yield process.pid, process.began

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from typing import Collection, Iterable, Mapping
 
 from hvd_pods.pod import processes
@@ -119,23 +118,20 @@ def choose_period(environment: Mapping[str, str]) -> dict[str, str]:
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
     """Return the seconds of CPU that processes and all their descendants have used."""
-    parents = {pid: parent for pid, _, parent, _ in processes.all_processes()}
+    stats = {process.pid: process for process in processes.all_processes()}
     used = dict.fromkeys(leaders, 0.0)
-    for pid in parents:
+    for pid, process in stats.items():
         leader = pid
-        while leader in parents and leader not in used:
-            leader = parents[leader]
+        while leader in stats and leader not in used:
+            leader = stats[leader].parent
         if leader in used:
-            with suppress(OSError):
-                # In proc(5): utime, stime, cutime and cstime.
-                ticks = sum(map(int, processes.read_stat(pid)[11:15]))
-                used[leader] += ticks / os.sysconf("SC_CLK_TCK")
+            used[leader] += process.cpu_ticks / os.sysconf("SC_CLK_TCK")
     return used
 
 
 def find_stop(pid: int) -> str | None:
     """Return the kind of notice for a stopped process; None if it is running or has ended."""
     try:
-        return STOP_KINDS.get(processes.read_stat(pid)[0])
+        return STOP_KINDS.get(processes.read_stat(pid).state)
     except OSError:
         return None

@@ -48,7 +48,7 @@ def ask(script: rank_registry.RankScript) -> str | None:
 
     Raises OSError.
     """
-    state = STATES.get(processes.read_stat(script.pid)[0], "")
+    state = STATES.get(processes.read_stat(script.pid).state, "")
     if state:
         return state
     # Without a handler, the signal would end the process.

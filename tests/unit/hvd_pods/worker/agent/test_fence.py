@@ -192,9 +192,9 @@ agent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, t
 agent.stdout.readline()
 left = "sleep 600 >/dev/null & echo $!"
 orphan = subprocess.check_output(["sh", "-c", left], text=True).strip()
-print(processes.read_stat(orphan)[1] == str(os.getpid()))
+print(processes.read_stat(orphan).parent == os.getpid())
 agent.communicate("\\n")
-print(own.poll() is None, processes.read_stat(orphan)[0])
+print(own.poll() is None, processes.read_stat(orphan).state)
 own.kill()
 """
 AGENT = """
@@ -330,7 +330,10 @@ class TestFenceNumbers:
     def test_processes_that_do_not_end_are_named_and_looked_for_again(
         self, tried: fence.Fence, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        stuck = [(NO_PROCESS + number, "D", os.getpid(), 1) for number in (2, 1)]
+        stuck = [
+            processes.ProcessStat(NO_PROCESS + number, "D", os.getpid(), 1, 0, "0")
+            for number in (2, 1)
+        ]
         monkeypatch.setattr(processes, "all_processes", lambda: iter(stuck))
         tried.admit(5)
         named = rf"\[{NO_PROCESS + 1}, {NO_PROCESS + 2}\]"
