@@ -104,6 +104,13 @@ def test_staging_fills_the_directory_and_writes_checksums(volume: Volume) -> Non
     assert "2 files" in log
 
 
+def test_log_names_the_program_and_no_argument_which_may_be_a_token(volume: Volume) -> None:
+    code, log = volume.stage(f"{FETCH}; : --token=hf_secret")
+    assert code == 0, log
+    assert f"fetching into {volume.path} with sh\n" in log
+    assert "hf_secret" not in log
+
+
 @pytest.mark.parametrize(
     ("damage", "verify", "runs"),
     [("short", "Size", 2), ("one!", "Size", 1), ("one!", "Checksum", 2)],

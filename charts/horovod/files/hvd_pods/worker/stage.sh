@@ -164,7 +164,8 @@ fill() {
     [ -d "$STAGING_PATH" ] && [ ! -d "$partial" ] && mv "$STAGING_PATH" "$partial"
     mkdir -p "$partial"
     cd "$partial"
-    log "fetching into $STAGING_PATH: $*"
+    # An argument may be a token.
+    log "fetching into $STAGING_PATH with $1"
     report_progress 9>&- &
     reporter=$!
     trap 'kill "$reporter" 2>/dev/null || true' EXIT
