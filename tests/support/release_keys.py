@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster import certificates
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
+from hvd_pods.protocol.keys import Keys
 
 MASTER_NAME = "master-1.hvd.team.horovod.internal"
 WORKER_NAME = "worker-1.hvd.team.horovod.internal"

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from hvd_pods.agent import frames
-from hvd_pods.agent import start_request as requests
-from hvd_pods.agent.banner import format_banner
-from hvd_pods.agent.keys import Keys
 from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.remote import AgentAccess
+from hvd_pods.protocol import frames
+from hvd_pods.protocol import start_request as requests
+from hvd_pods.protocol.banner import format_banner
+from hvd_pods.protocol.keys import Keys
 from hvd_pods.shared.run import Worker
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.agent import frames
-from hvd_pods.agent.banner import find_banner_problem, format_banner
-from hvd_pods.agent.keys import (
+from hvd_pods.master import agent_connection
+from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.banner import find_banner_problem, format_banner
+from hvd_pods.protocol.keys import (
     EXPIRED,
     KEYS_DIFFER,
     KEYS_REMEDY,
@@ -23,9 +25,7 @@ from hvd_pods.agent.keys import (
     OF_OTHER_RELEASE,
     Keys,
 )
-from hvd_pods.agent.start_request import StartRequest
-from hvd_pods.master import agent_connection
-from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
+from hvd_pods.protocol.start_request import StartRequest
 from hvd_pods.shared.errors import ConfigurationError
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent import frames
-from hvd_pods.agent.keys import KEYS_DIFFER, Keys
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnection, AgentConnectionError
 from hvd_pods.master.remote import AgentAccess
 from hvd_pods.pod.ranks_program import STAY
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.keys import KEYS_DIFFER, Keys
 from hvd_pods.rules.events import Event, WorkerReached
 from hvd_pods.shared.errors import RunError
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys

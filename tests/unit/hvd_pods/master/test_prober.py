@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.master import prober
 from hvd_pods.master.prober import DEFAULT_LIMITS, ProbeLimits, Prober
+from hvd_pods.protocol.banner import find_banner_problem, format_banner
 from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.run import Pod, Worker
@@ -74,7 +74,7 @@ def probe() -> Iterator[Probe]:
         item.prober.close()
 
 
-# What a server sends, and what of that is judged (tests/unit/hvd_pods/agent/test_banner.py).
+# What a server sends, and what of that is judged (tests/unit/hvd_pods/protocol/test_banner.py).
 WRONG = {
     "stale": (b"HVD-AGENT-1 r0\n", "HVD-AGENT-1 r0"),
     "HTTP": (b"HTTP/1.1 400\r\n", "HTTP/1.1 400"),

@@ -16,11 +16,11 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from devtools.pods.program_copies import copy_files
-from hvd_pods.agent.keys import Keys
 from hvd_pods.master import gateway, gateway_client, launch, mpi
 from hvd_pods.master import ssh as command
 from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.remote import AgentAccess
+from hvd_pods.protocol.keys import Keys
 from hvd_pods.shared.errors import RunError
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited

@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from hvd_pods.agent import frames
-from hvd_pods.agent.keys import Keys
-from hvd_pods.agent.start_request import StartRequest
 from hvd_pods.master.agent_connection import AgentConnection
 from hvd_pods.master.remote import wait_for
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.keys import Keys
+from hvd_pods.protocol.start_request import StartRequest
 
 TIMEOUT = 60.0
 

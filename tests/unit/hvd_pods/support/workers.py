@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hvd_pods.agent.banner import format_banner
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
+from hvd_pods.protocol.banner import format_banner
 from hvd_pods.shared import run
 from hvd_pods.shared.no_answer import NoAnswer
 from tests.support.fakes.agents import serve_as_agent

@@ -22,7 +22,7 @@ import secrets
 import time
 from typing import Dict, NamedTuple
 
-from hvd_pods.agent.keys import AUTHORITY, CERTIFICATE, KEY
+from hvd_pods.protocol.keys import AUTHORITY, CERTIFICATE, KEY
 
 # The content of the Secret of a role: tls.crt, tls.key and ca.crt, all PEM.
 Files = Dict[str, bytes]

@@ -20,11 +20,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Mapping, NamedTuple
 
-from hvd_pods.agent.keys import AUTHORITY, CERTIFICATE, KEY, PEER_AUTHORITY, Keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.pod.private_files import write_private_file
 from hvd_pods.pod.reporting import log
+from hvd_pods.protocol.keys import AUTHORITY, CERTIFICATE, KEY, PEER_AUTHORITY, Keys
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.objects import Object

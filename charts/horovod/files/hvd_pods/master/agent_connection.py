@@ -10,9 +10,9 @@ import time
 from contextlib import suppress
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
-from hvd_pods.agent import frames, keys
-from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
-from hvd_pods.agent.start_request import ALLOWED, RequestError, StartRequest
+from hvd_pods.protocol import frames, keys
+from hvd_pods.protocol.banner import MAX_BANNER_BYTES, find_banner_problem
+from hvd_pods.protocol.start_request import ALLOWED, RequestError, StartRequest
 from hvd_pods.shared.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.shared.errors import ConfigurationError
 

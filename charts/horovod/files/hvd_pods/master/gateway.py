@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from hvd_pods.agent import frames
 from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import REMOTE_NOT_STARTED
@@ -30,6 +29,7 @@ from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.pod.reporting import log
 from hvd_pods.pod.streams import IO_CHUNK_BYTES
 from hvd_pods.pod.threads import start_thread
+from hvd_pods.protocol import frames
 from hvd_pods.rules.events import EventSink, WorkerReached
 from hvd_pods.shared.errors import RunError
 

@@ -28,9 +28,9 @@ import time
 from collections import deque
 from typing import Collection, Mapping, NamedTuple, Sequence
 
-from hvd_pods.agent.banner import MAX_BANNER_BYTES, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.pod.threads import start_thread
+from hvd_pods.protocol.banner import MAX_BANNER_BYTES, find_banner_problem
 from hvd_pods.rules.events import EventSink, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.missing_workers import SILENT_WORKER
 from hvd_pods.shared.no_answer import NoAnswer

@@ -13,11 +13,11 @@ import time
 from contextlib import suppress
 from typing import Callable, NamedTuple, Sequence
 
-from hvd_pods.agent import frames
 from hvd_pods.master import remote
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError
 from hvd_pods.pod.metrics import parse_progress, select_progress
 from hvd_pods.pod.threads import start_thread
+from hvd_pods.protocol import frames
 from hvd_pods.rules.events import EventSink, ProgressReported
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Worker

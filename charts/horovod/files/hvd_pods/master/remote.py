@@ -9,8 +9,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Mapping, NamedTuple, Sequence
 
-from hvd_pods.agent import frames
-from hvd_pods.agent.keys import Keys
 from hvd_pods.master.agent_connection import (
     AgentAddresses,
     AgentConnection,
@@ -19,6 +17,8 @@ from hvd_pods.master.agent_connection import (
 )
 from hvd_pods.master.gateway_client import REMOTE_NOT_STARTED
 from hvd_pods.pod.reporting import log
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.keys import Keys
 from hvd_pods.rank.warm_client import WARM_TIMEOUT_SECONDS
 from hvd_pods.shared.binding import Binding
 from hvd_pods.shared.errors import RunError

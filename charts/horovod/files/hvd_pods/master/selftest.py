@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.agent.banner import BANNER_MARK
 from hvd_pods.cluster import statefulsets
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api, ApiError
@@ -31,6 +30,7 @@ from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import RecordClient, has_ended
 from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.pod.reporting import log, report_failure
+from hvd_pods.protocol.banner import BANNER_MARK
 from hvd_pods.rules.effects import (
     FollowProgress,
     Prepare,

@@ -10,11 +10,11 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.key_secrets import Folders, find_keys
 from hvd_pods.cluster.kube import Api
 from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.remote import AgentAccess
+from hvd_pods.protocol.keys import Keys
 from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.paths import GENERATED, KEYS

@@ -1,11 +1,12 @@
 """A worker's agent: starts the programs that the release's master requests.
 
 The agent is a process of its own with one thread. The container ends with it. It sends each client
-a line with the worker's revision (agent/banner.py). It handles no data of a client before both ends
-have shown their certificates in a TLS 1.3 handshake. Then the master requests one program
-(agent/start_request.py). The program's standard input, output and errors, its exit code and signals
-travel as frames (agent/frames.py). When the connection ends, the agent ends the program and all
-processes that the program started, unless the master lets the program go on for a limited time.
+a line with the worker's revision (protocol/banner.py). It handles no data of a client before both
+ends have shown their certificates in a TLS 1.3 handshake. Then the master requests one program
+(protocol/start_request.py). The program's standard input, output and errors, its exit code and
+signals travel as frames (protocol/frames.py). When the connection ends, the agent ends the program
+and all processes that the program started, unless the master lets the program go on for a limited
+time.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from types import FrameType
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.agent import frames, keys
-from hvd_pods.agent.banner import format_banner
 from hvd_pods.pod import processes
 from hvd_pods.pod.reporting import log, report_failure
+from hvd_pods.protocol import frames, keys
+from hvd_pods.protocol.banner import format_banner
 
 # Also imported here for its programs, which forks of this process run (worker/supervisor.py).
 from hvd_pods.rank import worker_ranks as _worker_ranks  # noqa: F401

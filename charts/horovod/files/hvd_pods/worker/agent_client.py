@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from typing import Callable, Iterator
 
-from hvd_pods.agent import frames, keys, start_request
 from hvd_pods.pod import ranks_program
+from hvd_pods.protocol import frames, keys, start_request
 from hvd_pods.worker import io_loop
 from hvd_pods.worker.client_log import ClientLog
 from hvd_pods.worker.limits import AgentLimits

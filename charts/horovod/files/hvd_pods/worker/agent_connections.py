@@ -8,10 +8,10 @@ import time
 from contextlib import suppress
 from typing import Mapping
 
-from hvd_pods.agent import frames
-from hvd_pods.agent.start_request import StartRequest
 from hvd_pods.pod import processes
 from hvd_pods.pod.reporting import log
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.start_request import StartRequest
 from hvd_pods.worker import io_loop
 from hvd_pods.worker.agent_client import NEVER, Client, RefusedClientError
 from hvd_pods.worker.fence import Fence, FenceError

@@ -7,9 +7,9 @@ import signal
 from contextlib import suppress
 from typing import Callable, Mapping, NamedTuple, Sequence
 
-from hvd_pods.agent import frames
 from hvd_pods.pod import processes
 from hvd_pods.pod.streams import IO_CHUNK_BYTES
+from hvd_pods.protocol import frames
 from hvd_pods.worker import io_loop, supervisor
 
 

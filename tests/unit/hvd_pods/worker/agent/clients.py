@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hvd_pods.agent import frames
 from hvd_pods.cluster.certificates import Files
+from hvd_pods.protocol import frames
 from tests.unit.hvd_pods.worker.agent.pods import Served
 
 TIMEOUT = 20.0

@@ -23,7 +23,7 @@ from tests.unit.hvd_pods.worker.agent.pods import REVISION, Served, kill_all
 PROGRAM = """
 import json, os, sys
 sys.path.insert(0, {files!r})
-from hvd_pods.agent.keys import Keys
+from hvd_pods.protocol.keys import Keys
 from hvd_pods.pod import processes
 from hvd_pods.worker import agent, fence, limits, pending_clients
 processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)

@@ -16,7 +16,7 @@ from typing import Any
 
 from devtools.common.waiting import wait_until
 from devtools.pods.program_copies import copy_files, replace_in
-from hvd_pods.agent.keys import Keys
+from hvd_pods.protocol.keys import Keys
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.support.programs import Program, make_request

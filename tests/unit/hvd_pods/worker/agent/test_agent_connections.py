@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent import frames
+from hvd_pods.protocol import frames
 from hvd_pods.worker import rank_watch
 from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands

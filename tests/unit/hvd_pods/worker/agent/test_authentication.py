@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent import frames
-from hvd_pods.agent.keys import EXPIRED, NOT_OF_MASTER, NOT_YET_VALID, REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
 from hvd_pods.master.agent_connection import AgentConnectionError
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.keys import EXPIRED, NOT_OF_MASTER, NOT_YET_VALID, REFUSES_MASTER
 from tests.support.release_keys import MASTER_NAME, WORKER_NAME, ReleaseKeys, keys_of_another_time
 from tests.unit.hvd_pods.support.common_authority import CommonAuthority
 from tests.unit.hvd_pods.support.programs import Program, make_request

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent import frames
+from hvd_pods.protocol import frames
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.clients import GOOD, Client, connect_as_master
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.agent import frames
 from hvd_pods.master.agent_connection import AgentConnectionError
+from hvd_pods.protocol import frames
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.support.programs import Program
 from tests.unit.hvd_pods.worker.agent.limited import start_limited

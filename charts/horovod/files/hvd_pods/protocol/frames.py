@@ -29,7 +29,7 @@ FRAME_HEADER = struct.Struct("!cI")
 MAX_FRAME_BYTES = 1 << 16
 # The nonce of this connection.
 HELLO = b"h"
-# The program to start, as JSON (agent/start_request.py), with the nonce.
+# The program to start, as JSON (protocol/start_request.py), with the nonce.
 REQUEST = b"r"
 # Standard input. Empty content marks its end.
 INPUT = b"i"

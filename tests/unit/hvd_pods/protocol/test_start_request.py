@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hvd_pods.agent import start_request as requests
-from hvd_pods.agent.start_request import ALLOWED, MAX_REQUEST_NUMBER, RequestError, StartRequest
+from hvd_pods.protocol import start_request as requests
+from hvd_pods.protocol.start_request import ALLOWED, MAX_REQUEST_NUMBER, RequestError, StartRequest
 
 NONCE = "0123"
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hvd_pods.agent.banner import find_banner_problem, format_banner
+from hvd_pods.protocol.banner import find_banner_problem, format_banner
 from hvd_pods.shared.no_answer import STALE
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_pods.agent import frames
-from hvd_pods.agent.frames import Channel
-from hvd_pods.agent.keys import Keys, has_name
+from hvd_pods.protocol import frames
+from hvd_pods.protocol.frames import Channel
+from hvd_pods.protocol.keys import Keys, has_name
 from tests.support.release_keys import ReleaseKeys
 
 Frames = list[tuple[bytes, bytes]]

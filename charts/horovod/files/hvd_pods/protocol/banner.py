@@ -2,7 +2,7 @@
 
 A master learns from it that a worker listens, and the worker's revision of the release. Any client
 can read it, and it contains no secret. It establishes no trust: a program starts only after both
-ends have shown their certificates (agent/keys.py).
+ends have shown their certificates (protocol/keys.py).
 """
 
 from __future__ import annotations
