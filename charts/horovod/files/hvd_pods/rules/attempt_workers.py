@@ -25,7 +25,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.run_state import Activity, AttemptWorkers, RunState
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.worker_names import describe_spares, read_workers
+from hvd_pods.rules.worker_names import describe_spares, parse_used_workers
 from hvd_pods.shared.errors import WorkersTimeoutError
 from hvd_pods.shared.pod_problems import Diagnosis
 from hvd_pods.shared.record import RecordKey
@@ -66,7 +66,7 @@ def expect(state: RunState) -> AttemptWorkers:
         expected = frozenset(before.workers.answering) - gone
         return AttemptWorkers(expected=expected, patience_seconds=EARLIER_WORKERS_TIMEOUT_SECONDS)
     if state.was_training:
-        recorded = read_workers(state.run, state.recorded_workers)
+        recorded = parse_used_workers(state.run, state.recorded_workers)
         names = frozenset(worker.name for worker in recorded)
         return AttemptWorkers(expected=names, patience_seconds=state.run.shrink_after_seconds)
     return AttemptWorkers(patience_seconds=state.run.shrink_after_seconds)
@@ -244,7 +244,7 @@ def on_finished_counted(decision: Decision, event: FinishedCounted) -> None:
     if state.activity != Activity.DELIVERING:
         return
     if event.number == sum(
-        worker.slots for worker in read_workers(state.run, state.recorded_workers)
+        worker.slots for worker in parse_used_workers(state.run, state.recorded_workers)
     ):
         decision.log("all ranks have finished while there was no master")
         decision.add_event(AttemptOver(None))

@@ -38,7 +38,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.reported_progress import ReportedProgress
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.worker_names import read_workers
+from hvd_pods.rules.worker_names import parse_used_workers
 from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.shared.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.shared.run import Run
@@ -174,7 +174,7 @@ def _continue_counts(decision: Decision, data: Mapping[str, str]) -> None:
 
 def _note_earlier_training(decision: Decision, data: Mapping[str, str]) -> None:
     """Note what another master of this Job has started, and may have left."""
-    before = read_workers(decision.state.run, decision.state.recorded_workers)
+    before = parse_used_workers(decision.state.run, decision.state.recorded_workers)
     decision.state = replace(
         decision.state,
         was_training=True,

@@ -35,7 +35,7 @@ from hvd_pods.rules.job_state import NOT_READ, JobReading
 from hvd_pods.rules.launch_abort import LAUNCHER_GRACE_PERIOD_SECONDS
 from hvd_pods.rules.run_state import Activity, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.worker_names import describe_loss, record_workers
+from hvd_pods.rules.worker_names import describe_loss, format_used_workers
 from hvd_pods.shared.errors import (
     ConfigurationError,
     LaunchError,
@@ -86,7 +86,7 @@ def begin(decision: Decision, event: Delivered) -> None:
         orphan_fence=orphan_fence,
         attempt=replace(state.attempt, launch=LaunchState(tuple(chosen))),
         launches=state.launches + 1,
-        used_workers=record_workers(run, chosen),
+        used_workers=format_used_workers(run, chosen),
     )
     number = decision.attempt.number
     message = (

@@ -43,7 +43,7 @@ def describe_spares(run: Run, unused: int) -> str:
     return f", and {unused} of {number} spares" if number else ""
 
 
-def record_workers(run: Run, chosen: Collection[str]) -> str:
+def format_used_workers(run: Run, chosen: Collection[str]) -> str:
     """Return the ordinals of the workers to use as JSON, by StatefulSet.
 
     Empty if the workers are always the same, without spares and a minimum.
@@ -55,10 +55,10 @@ def record_workers(run: Run, chosen: Collection[str]) -> str:
     return json.dumps({name: ",".join(format_ordinals(same)) for name, same in groups})
 
 
-def read_workers(run: Run, record: str) -> list[Worker]:
-    """Parse the text of `record_workers`; for any other text, return the run's initial workers."""
+def parse_used_workers(run: Run, text: str) -> list[Worker]:
+    """Parse the text of `format_used_workers`; any other text means the initial workers."""
     try:
-        groups = [f"{name}:{text}" for name, text in json.loads(record).items()]
+        groups = [f"{name}:{ordinals}" for name, ordinals in json.loads(text).items()]
         names = set(islice(parse_pod_names(" ".join(groups)), len(run.workers) + 1))
     except (ValueError, TypeError, AttributeError, RecursionError):
         names = set()
