@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hvd_pods.shared.threads import YIELD
+from hvd_pods.shared.thread_counts import YIELD
 from hvdchart.errors import SpecError
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hvd_pods.shared.threads import plan_threads
+from hvd_pods.shared.thread_counts import plan_threads
 from hvdchart.quantity import GI, MI, cpu_text, memory_text, pluralize
 from hvdchart.spec.model import NodeGroup
 from hvdchart.spec.topology import (

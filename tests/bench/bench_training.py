@@ -34,7 +34,7 @@ from pathlib import Path
 
 from devtools.docs_gen.generated import markdown_table
 from hvd_pods.rank.fusion import BY_RANKS, choose
-from hvd_pods.shared.threads import YIELD, plan_cycle
+from hvd_pods.shared.thread_counts import YIELD, plan_cycle
 from images.builder.build import build_image
 from tests.bench import contestants
 from tests.bench.report import as_share, judge_figures, publish_figures

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from devtools.toolchain.tools import MPI_OPERATOR, module_folder, module_version
-from hvd_pods.shared.threads import YIELD
+from hvd_pods.shared.thread_counts import YIELD
 from tests.bench.contestants import NAME, Contestant
 from tests.faults.storm import MOST_FAULTS
 from tests.support.controllers import Controller

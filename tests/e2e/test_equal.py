@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.shared.threads import YIELD
+from hvd_pods.shared.thread_counts import YIELD
 from tests.support.namespace import Namespace, Values
 from tests.support.results import read_result
 

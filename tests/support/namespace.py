@@ -19,7 +19,7 @@ from devtools.common.repository import CHART
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
-from hvd_pods.shared.threads import YIELD
+from hvd_pods.shared.thread_counts import YIELD
 from tests.support.go_programs import NO_GARBAGE_COLLECTION, run_program
 
 Values = dict[str, Any]

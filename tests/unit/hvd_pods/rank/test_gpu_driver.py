@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.rank import gpu_driver, start
-from hvd_pods.shared import threads
+from hvd_pods.shared import thread_counts
 
 # /proc/driver/nvidia/version of an H200, and of an older driver.
 OPEN = """\
@@ -87,7 +87,7 @@ def test_first_rank_of_a_worker_with_gpus_warns_of_an_old_driver(
     is_reported: bool,
 ) -> None:
     (tmp_path / device).touch()
-    monkeypatch.setattr(threads, "DEVICES", str(tmp_path))
+    monkeypatch.setattr(thread_counts, "DEVICES", str(tmp_path))
     monkeypatch.setattr("ctypes.CDLL", OldDriver)
     monkeypatch.setenv("CUDA_VERSION", "13.0.1")
     start.warn_of_driver(start.RankPlace(int(local_rank), 2, int(local_rank), 2))

@@ -21,7 +21,7 @@ from functools import partial
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.pod import notices, rank_variables
 from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
-from hvd_pods.shared import contract, files, threads
+from hvd_pods.shared import contract, files, thread_counts
 from hvd_pods.shared.binding import OPTIONS, Binding, BindingError, bind_process
 from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
@@ -104,7 +104,7 @@ def warn_of_driver(place: RankPlace) -> None:
 
     The script may bring another CUDA than the image shows.
     """
-    if place.local_rank or not threads.has_gpus(threads.DEVICES):
+    if place.local_rank or not thread_counts.has_gpus(thread_counts.DEVICES):
         return
     # Imported here because no other rank needs it.
     from hvd_pods.rank import gpu_driver
@@ -165,7 +165,7 @@ def main() -> int:
     rank_name = f"rank {place.rank} of {place.size} on {socket.gethostname()}"
     print(f"[hvd] {rank_name}, CPUs {cpus}", flush=True)
     warn_of_driver(place)
-    chosen = threads.set_threads(os.environ, place.local_size)
+    chosen = thread_counts.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
     os.environ.update(fusion.choose(place.size, os.environ))

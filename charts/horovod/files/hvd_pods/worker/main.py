@@ -27,7 +27,7 @@ from hvd_pods.pod.metrics import Sample, format_page, script_samples
 from hvd_pods.pod.private_files import write_private_file
 from hvd_pods.pod.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.shared import contract, notice_kinds, threads
+from hvd_pods.shared import contract, notice_kinds, thread_counts
 from hvd_pods.shared.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PROGRAMS
 from hvd_pods.worker import gpus, graceful_termination, kept_states, rank_watch
 
@@ -78,7 +78,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     # The same variables as in rank/start.py: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)
     slots = int(environment.get(contract.SLOTS, "1"))
-    environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
+    environment = {**environment, **thread_counts.choose_threads(environment, slots, cpus, cpus)}
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     listener.bind(warm_client.WARM_SOCKET)
@@ -104,7 +104,7 @@ def start_gpus(devices: str, path: str = GPUS_SOCKET) -> None:
 
     `devices` is the folder of the devices' files. If the process cannot start, log the problem.
     """
-    if not threads.has_gpus(devices):
+    if not thread_counts.has_gpus(devices):
         return
     try:
         # A restarted container finds the socket of the previous one.
@@ -244,7 +244,7 @@ def main() -> int:
     start_warm_process(sys.executable, os.environ)
     # Start this before the agent: the agent's fence ends processes that are started later, and
     # waits for their end.
-    start_gpus(threads.DEVICES)
+    start_gpus(thread_counts.DEVICES)
     agent = subprocess.Popen(
         [sys.executable, "-I", "-S", f"{PROGRAMS}/worker/agent.py"],
         stdin=subprocess.DEVNULL,

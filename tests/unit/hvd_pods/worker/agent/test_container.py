@@ -32,7 +32,7 @@ def give_gpu(pod: Pod) -> None:
     """Give a pod the file of a GPU, and a library of which the worker can load nothing."""
     (pod.root / "nvidia0").touch()
     programs = pod.files / "hvd_pods"
-    replace_in(programs / "shared/threads.py", 'S = "/dev"', f'S = "{pod.root}"', 1)
+    replace_in(programs / "shared/thread_counts.py", 'S = "/dev"', f'S = "{pod.root}"', 1)
     replace_in(programs / "worker/gpus.py", '"libnvidia-ml.so.1"', '"libc.so.6"', 1)
 
 

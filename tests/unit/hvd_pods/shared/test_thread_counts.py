@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.rank import fusion
-from hvd_pods.shared import threads
+from hvd_pods.shared import thread_counts
 from tests.unit.folders import write_files
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
@@ -33,7 +33,7 @@ CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 def test_cores_of_a_rank_are_those_it_was_given(
     own: int, container: int, quota: float | None, ranks: int, cores: int
 ) -> None:
-    assert threads.cores_of_a_rank(own, container, quota, ranks) == cores
+    assert thread_counts.cores_of_a_rank(own, container, quota, ranks) == cores
 
 
 @pytest.mark.parametrize(
@@ -50,30 +50,30 @@ def test_cores_of_a_rank_are_those_it_was_given(
 def test_cpu_limit_is_read_from_either_cgroup_version(
     tmp_path: Path, files: dict[str, str], quota: float | None
 ) -> None:
-    assert threads.read_quota(write_files(tmp_path, files)) == quota
+    assert thread_counts.read_quota(write_files(tmp_path, files)) == quota
 
 
 @pytest.mark.parametrize("name", ["nvidia0", "kfd", "dri/renderD128", "dri/card0", "nvidiactl"])
 def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
     write_files(tmp_path, {name: ""})
-    assert threads.has_gpus(tmp_path) == (name in ("nvidia0", "kfd", "dri/renderD128"))
+    assert thread_counts.has_gpus(tmp_path) == (name in ("nvidia0", "kfd", "dri/renderD128"))
 
 
 def test_what_is_set_by_hand_stays() -> None:
     cpus = os.sched_getaffinity(0)
-    chosen = threads.choose_threads({}, 1, cpus, cpus)
-    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", threads.YIELD}
-    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", threads.YIELD: "0"}
+    chosen = thread_counts.choose_threads({}, 1, cpus, cpus)
+    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", thread_counts.YIELD}
+    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", thread_counts.YIELD: "0"}
     rest = {name: number for name, number in chosen.items() if name not in by_hand}
-    assert threads.choose_threads(by_hand, 1, cpus, cpus) == rest
-    assert threads.choose_threads({**by_hand, **rest}, 1, cpus, cpus) == {}
+    assert thread_counts.choose_threads(by_hand, 1, cpus, cpus) == rest
+    assert thread_counts.choose_threads({**by_hand, **rest}, 1, cpus, cpus) == {}
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
         ({"HOROVOD_CPU_OPERATIONS": "gloo"}, "5"),
-        ({"HOROVOD_CPU_OPERATIONS": "gloo", threads.CYCLE: "1"}, None),
+        ({"HOROVOD_CPU_OPERATIONS": "gloo", thread_counts.CYCLE: "1"}, None),
         ({"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_AUTOTUNE": "1"}, None),
         ({"HOROVOD_CPU_OPERATIONS": "MPI"}, None),
     ],
@@ -81,8 +81,10 @@ def test_what_is_set_by_hand_stays() -> None:
 def test_ranks_ask_each_other_less_often_over_gloo(
     environment: dict[str, str], expected: str | None
 ) -> None:
-    assert threads.choose_threads(environment, 1, {0}, {0}).get(threads.CYCLE) == expected
-    assert (threads.plan_cycle(4), threads.plan_cycle(5)) == ({threads.CYCLE: "1.25"}, {})
+    chosen = thread_counts.choose_threads(environment, 1, {0}, {0})
+    assert chosen.get(thread_counts.CYCLE) == expected
+    assert thread_counts.plan_cycle(4) == {thread_counts.CYCLE: "1.25"}
+    assert thread_counts.plan_cycle(5) == {}
 
 
 WANTED = {fusion.BY_RANKS: "1"}
