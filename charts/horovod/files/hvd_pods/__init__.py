@@ -1,7 +1,20 @@
-"""The programs that run inside the pods, each folder by who runs it.
+"""The programs that run inside the pods.
 
-master/ decides what the run does, and cluster/ has its calls to the Kubernetes API. worker/ serves
-the ranks of a pod; rank/ is what each rank goes through; warm/ is the process that has imported the
-frameworks. All of them use pod/ and shared/, and hvdchart uses shared/, too. They run on the Python
-3 of whichever image is used: standard library only, Python 3.8 and newer.
+In the container of the master:
+- master/ drives a run: it waits for the workers, and starts the launcher.
+- rules/ decides what the master does. It has no side effects.
+- cluster/ calls the Kubernetes API and DNS.
+
+In the containers of the workers:
+- worker/ has the agent, which starts programs for the master, and what ends them.
+- warm/ imports the frameworks once, and forks the ranks.
+- rank/ runs around the script of each rank.
+- library/ has the modules that scripts import.
+
+In both:
+- protocol/ is the connection between the master and the agent of a worker.
+- pod/ has what all of them share: the log, processes, servers, the user's code.
+- shared/ has what hvdchart uses, too: the run, its errors, facts about launchers.
+
+They run on the Python of whichever image is used: standard library only, Python 3.8 and newer.
 """
