@@ -48,14 +48,12 @@ class PodNeeds:
 
 
 def pod_needs(values: Values) -> list[PodNeeds]:
-    """Return the pods of a run: each group of workers, and the master."""
+    """Return the pods of a run by its complete values: each group of workers, and the master."""
     pods = []
     for group in merged_groups(values):
-        number = int(group.get("number") or 1) + int(group.get("spares") or 0)
-        pod = _needs(str(group.get("name") or "worker"), number, group)
-        # Without slots, the chart starts a rank for each GPU.
-        ranks = int(group.get("slots") or 0) or sum(pod.gpus.values()) or 1
-        pods.append(dataclasses.replace(pod, ranks=ranks))
+        number = int(group["number"]) + int(group.get("spares") or 0)
+        pod = _needs(str(group["name"]), number, group)
+        pods.append(dataclasses.replace(pod, ranks=int(group["slots"])))
     return [*pods, _needs("master", 1, values.get("master") or {})]
 
 

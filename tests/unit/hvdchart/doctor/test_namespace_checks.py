@@ -17,10 +17,16 @@ from hvdchart.doctor.namespace_checks import (
 from hvdchart.doctor.needs import pod_needs
 
 VALUES: dict[str, Any] = {
-    "worker": {"number": 4, "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}},
+    "worker": {
+        "number": 4,
+        "slots": 1,
+        "resources": {"requests": {"cpu": "2", "memory": "4Gi"}},
+    },
     "master": {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}},
 }
-GPU: dict[str, Any] = {"worker": {"number": 3, "resources": {"limits": {"nvidia.com/gpu": "4"}}}}
+GPU: dict[str, Any] = {
+    "worker": {"number": 3, "slots": 4, "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def daemon(memory: str, owner: str = "DaemonSet") -> dict[str, Any]:
 
 def values(number: int, memory: str = "3Gi", **worker: Any) -> dict[str, Any]:
     resources = {"requests": {"cpu": "250m", "memory": memory, **worker.pop("requests", {})}}
-    workers = {"number": number, "resources": resources, **worker}
+    workers = {"number": number, "slots": 1, "resources": resources, **worker}
     master = {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
     return {"worker": workers, "master": master}
 
