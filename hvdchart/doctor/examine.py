@@ -10,15 +10,14 @@ from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.namespace_checks import (
     examine_claims,
     examine_classes,
-    examine_gpus,
-    examine_images,
-    examine_quotas,
     examine_security,
     examine_workers,
 )
 from hvdchart.doctor.needs import CLAIM, PodNeeds, Values, find_claims, objects_named, pod_needs
 from hvdchart.doctor.node_capacity import examine_fit
+from hvdchart.doctor.node_checks import examine_gpus, examine_images
 from hvdchart.doctor.policies import examine_policies
+from hvdchart.doctor.quotas import examine_quotas
 from hvdchart.doctor.rights import examine_rights
 from hvdchart.errors import ClusterError, HelmError
 from hvdchart.run.helm import Helm
