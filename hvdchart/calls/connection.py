@@ -255,9 +255,8 @@ class Connection:
 
         The first failure is the cause of the others.
         """
-        outputs = [
-            _Output(is_launchers=number > wire.LAUNCHER_STREAM_OFFSET) for number in range(5)
-        ]
+        outputs = {stream: _Output(is_launchers=False) for stream in wire.RANK_STREAMS}
+        outputs |= {stream: _Output(is_launchers=True) for stream in wire.LAUNCHER_STREAMS}
         parts: dict[tuple[bytes, int], list[bytes]] = {}
         complete: dict[tuple[bytes, int], bytes] = {}
         failed: tuple[bytes, int] | None = None
@@ -266,11 +265,11 @@ class Connection:
             key = (frame.kind, frame.number)
             if frame.kind == wire.END:
                 self.is_reusable = True
-                for output in outputs:
+                for output in outputs.values():
                     output.end(write)
                 break
             if frame.kind == wire.OUTPUT:
-                outputs[min(frame.number, 4)].take(frame.data, write)
+                outputs[frame.number].take(frame.data, write)
                 continue
             parts.setdefault(key, []).append(frame.data)
             if frame.is_last:

@@ -143,7 +143,7 @@ class Call:
 
     def _follow(self, rank: int, number: int, connection: socket.socket) -> None:
         """Pass on a stream of a rank's output, with the chart's tags."""
-        name = "stdout" if number == output.STANDARD_OUTPUT else "stderr"
+        name = "stdout" if number == wire.STANDARD_OUTPUT else "stderr"
         with connection, suppress(OSError):
             stream = self.open_stream(connection.fileno(), number, tag=f"[{rank}]<{name}>:")
             # select() supports descriptors below 1024 only, and each rank has three connections.
@@ -264,7 +264,7 @@ class CallServer:
             (TERM_DELAY_SECONDS + KILL_DELAY_SECONDS, signal.SIGKILL),
         ]
         with selectors.DefaultSelector() as selector, process:
-            for number, stream in ((1, process.stdout), (2, process.stderr)):
+            for number, stream in zip(wire.RANK_STREAMS, (process.stdout, process.stderr)):
                 source = pipe_of(stream)
                 lines = call.open_stream(source.fileno(), number, kind=wire.LAUNCHER_STREAM_OFFSET)
                 selector.register(source, selectors.EVENT_READ, lines)

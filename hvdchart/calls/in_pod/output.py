@@ -17,16 +17,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from hvd_pods.shared import container_memory
+from hvdchart.calls.in_pod import wire
 
 OUTPUT_CHUNK_BYTES = 1 << 16
 # Seconds between checks whether the rank has ended, and seconds to read the output of helpers after
 # that.
 RANK_END_POLL_INTERVAL_SECONDS = 0.5
 HELPER_OUTPUT_TIMEOUT_SECONDS = 1.0
-STANDARD_OUTPUT = 1
-STANDARD_ERROR = 2
-# In addition to the streams: the connection that reports the memory limit, and seconds for the
-# answer.
+# The connection that reports the memory limit, after those of wire.RANK_STREAMS, and seconds for
+# the answer.
 MEMORY = 3
 MEMORY_ANSWER_TIMEOUT_SECONDS = 3.0
 
@@ -39,10 +38,9 @@ def divert(connect: Callable[..., socket.socket]) -> None:
     """
     parent = os.getpid()
     killed = container_memory.count_killed()
-    streams = (STANDARD_OUTPUT, STANDARD_ERROR)
-    connections = {number: connect(number) for number in streams}
+    connections = {number: connect(number) for number in wire.RANK_STREAMS}
     sources = {}
-    for number in streams:
+    for number in wire.RANK_STREAMS:
         source, target = os.pipe()
         sources[source] = connections[number]
         os.dup2(target, number)

@@ -21,10 +21,17 @@ END = b"E"
 BEAT = b"B"
 HEARTBEAT_INTERVAL_SECONDS = 20.0
 SILENCE_TIMEOUT_SECONDS = 120.0
-# The output of the ranks; the number is that of the stream, 1 or 2. For output of the launcher,
-# this value is added to the number.
+# Output of the ranks or of their launcher; the number of the frame is that of the stream.
 OUTPUT = b"O"
+STANDARD_OUTPUT = 1
+STANDARD_ERROR = 2
+# Add this to the number of a stream for the launcher's own.
 LAUNCHER_STREAM_OFFSET = 2
+RANK_STREAMS = (STANDARD_OUTPUT, STANDARD_ERROR)
+LAUNCHER_STREAMS = (
+    STANDARD_OUTPUT + LAUNCHER_STREAM_OFFSET,
+    STANDARD_ERROR + LAUNCHER_STREAM_OFFSET,
+)
 # A rank's pickled result, its pickled failure (see rank.py), and the end of a rank without either;
 # the number of the frame is the rank.
 RESULT = b"R"
