@@ -19,8 +19,8 @@ from pathlib import Path
 
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MAX_LINE_CHARACTERS = 72
 # The part that changes: CONTRIBUTING.md names this list. A part that is not listed belongs to the
 # next larger one: the warm process to worker, the doctor to cli, a benchmark to tests.

@@ -1,7 +1,7 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
 lines, tests that import from other tests, constants whose names lack a subject or a unit, long
 lines of Markdown, templates, shell scripts and workflows, lines of values.source.yaml with several
-keys, and actions in workflows that can change.
+keys, actions in workflows that can change, and files that count the folders above them.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -39,6 +39,11 @@ WORKFLOWS = ".github/*.y*ml"
 OTHERS_ACTION = re.compile(r"uses: (?!\./)(.*)")
 PINNED_ACTION = re.compile(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 CHART_PROGRAMS = "charts/horovod/files/*.py"
+REPOSITORY = "devtools/common/repository.py"
+# What runs in a checkout only. The programs of the pods and hvdchart also run without one.
+CHECKOUT_ONLY = ("devtools/*.py", "images/*.py", "tests/*.py", f":!{REPOSITORY}")
+# Split, so that this file does not match.
+COUNTED_FOLDERS = ".paren" + "ts["
 
 
 class NameRule(NamedTuple):
@@ -124,6 +129,13 @@ def constant_problems(text: str) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"{target.id}: {rule.remedy}"
 
 
+def folder_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each place that counts folders: a moved file has other ones."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if COUNTED_FOLDERS in line:
+            yield number, f"{COUNTED_FOLDERS}...]: import the folder from {REPOSITORY}"
+
+
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each long line of a page that could be wrapped.
 
@@ -201,7 +213,8 @@ def main() -> int:
         WORKFLOWS: workflow_problems,
     }
     problems = (check_files(check, pattern) for pattern, check in checks.items())
-    return print_problems(chain.from_iterable(problems))
+    counted = check_files(folder_problems, *CHECKOUT_ONLY)
+    return print_problems(chain(chain.from_iterable(problems), counted))
 
 
 if __name__ == "__main__":

@@ -8,3 +8,4 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "horovod"
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
+EXAMPLE_VALUES = ROOT / "values"

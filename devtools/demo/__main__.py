@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-from devtools.common.repository import CHART, ROOT
+from devtools.common.repository import CHART, EXAMPLE_VALUES, ROOT
 from devtools.common.ui import console, note, show_error, step
 from devtools.demo import clusters
 from devtools.localkube.instance import LAST_NODE
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 
-SPEC = ROOT / "values" / "local.spec.yaml"
+SPEC = EXAMPLE_VALUES / "local.spec.yaml"
 VALUES = ROOT / "build" / "demo-values.yaml"
 NAMESPACE = "hvd-demo"
 RELEASE = "hvd"

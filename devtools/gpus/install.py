@@ -51,7 +51,7 @@ def compile_horovod(log: Path) -> Path:
     toolchain = runpy.run_path(str(ROOT / "images/nvidia/toolchain.py"))
     prepare = toolchain["prepare"]
     # The program's default paths are those of an image's build stage.
-    prepare.__globals__["BROUGHT"] = Path(nvcc).resolve().parents[1]
+    prepare.__globals__["BROUGHT"] = Path(nvcc).resolve().parent.parent
     prepare.__globals__["LINKS"] = work / "links"
     cuda_variables = prepare(ROOT / "images/pytorch-cuda", home=work / "cuda")
     variables = {

@@ -15,11 +15,11 @@ from ruamel.yaml import YAML
 import hvdchart
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import CHART, ROOT
 from devtools.release.changelog import notes
 from devtools.toolchain.tools import tool
 from images.builder.catalogue import load_catalogue
 
-ROOT = Path(__file__).resolve().parents[2]
 SUMS = "SHA256SUMS"
 RELEASE_NOTES = "NOTES.md"
 ICON = "docs/pictures/icon.svg"
@@ -57,7 +57,7 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
 def package_chart(staging: Path, out: Path, repository: str, registry: str) -> Path:
     """Package the chart with Helm 4, which takes the times in the archive from the files."""
     chart = staging / "horovod"
-    shutil.copytree(ROOT / "charts" / "horovod", chart, ignore=_LEFT_OUT)
+    shutil.copytree(CHART, chart, ignore=_LEFT_OUT)
     file = chart / "Chart.yaml"
     yaml = YAML()
     document = yaml.load(file)

@@ -13,8 +13,8 @@ from ruamel.yaml import YAML
 import hvdchart
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
+from devtools.common.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "CHANGELOG.md"
 UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import CHART
 from devtools.docs_gen import programs
 from tests.chart.namespaces import empty_namespace
-from tests.chart.render import CHART
 from tests.support.namespace import Namespace
 
 

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from devtools.common.repository import CHART
 from hvdchart.values.merge import merge_values
-from tests.chart.render import CHART, Manifest, Values, of_kind, pod_spec
+from tests.chart.render import Manifest, Values, of_kind, pod_spec
 from tests.support.namespace import Namespace
 
 # Suspended, so that neither pods nor images are needed.

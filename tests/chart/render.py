@@ -15,12 +15,11 @@ import yaml
 from ruamel.yaml import YAML
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.repository import CHART, EXAMPLE_VALUES
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
 from tests.support.go_programs import run_program
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
-VALUES = CHART.parents[1] / "values"
 IMAGE = "registry.example/team/app"
 # Renders of one state of the chart take some 50 MB.
 KEPT_STATES = 4
@@ -188,7 +187,11 @@ def run_settings(manifests: list[Manifest]) -> dict[str, Any]:
 def ready_cases() -> dict[str, Values]:
     """Return the values of each case by name: values/*.yaml and the chart's ci/*-values.yaml."""
     files = [
-        *(file for file in sorted(VALUES.glob("*.yaml")) if not file.name.endswith(".spec.yaml")),
+        *(
+            file
+            for file in sorted(EXAMPLE_VALUES.glob("*.yaml"))
+            if not file.name.endswith(".spec.yaml")
+        ),
         *sorted((CHART / "ci").glob("*-values.yaml")),
     ]
     cases = {file.name: YAML(typ="safe").load(file.read_text()) for file in files}

@@ -10,11 +10,12 @@ from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.markdown import code_blocks
+from devtools.common.repository import DOCS
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
-from tests.chart.render import CHART, one, render
+from tests.chart.render import one, render
 from tests.support.namespace import Namespace
 
-PAGE = CHART.parents[1] / "docs" / "administrators.md"
+PAGE = DOCS / "administrators.md"
 LABEL = "example.com/most-workers"
 
 

@@ -17,24 +17,15 @@ import yaml
 from ruamel.yaml import YAML
 
 from devtools.common.commands import read_output
+from devtools.common.repository import CHART, ROOT
 from devtools.release import artifacts
 from devtools.toolchain.tools import tool
 from hvdchart.run.helm import Helm, foreign_chart
-from tests.chart.render import (
-    CHART,
-    Manifest,
-    Values,
-    of_kind,
-    one,
-    parse_manifests,
-    pod_spec,
-    render,
-)
+from tests.chart.render import Manifest, Values, of_kind, one, parse_manifests, pod_spec, render
 from tests.support.fakes.cluster import write_kubeconfig
 from tests.support.fakes.server import Api, Handler
 from tests.support.go_programs import run_program
 
-ROOT = CHART.parents[1]
 REPOSITORY = "https://example.com/me/it"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import CHART
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
@@ -16,7 +17,6 @@ from hvdchart.script.options import MAX_WORKERS
 from hvdchart.values.merge import merged_groups
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
-    CHART,
     Manifest,
     Values,
     helm_template,

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from devtools.common.repository import EXAMPLE_VALUES
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import render_manifests
@@ -24,8 +25,7 @@ from tests.support.launch_cases import Case
 from tests.support.specs import NAMED, NODE
 from tests.support.strategies import specs
 
-ROOT = Path(__file__).parents[2]
-SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
+SPECS = sorted(EXAMPLE_VALUES.glob("*.spec.yaml"))
 Values = dict[str, Any]
 
 # With few keys and nested maps, generated trees have common keys at every level.

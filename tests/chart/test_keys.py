@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import CHART
 from tests.chart.namespaces import empty_namespace
 from tests.chart.releases import (
     RUN,
@@ -19,7 +20,6 @@ from tests.chart.releases import (
     upgrade,
     wait_for_default_account,
 )
-from tests.chart.render import CHART
 from tests.support.namespace import HELMS, Namespace
 
 OF_THE_MASTER = {

@@ -14,10 +14,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES
+from devtools.common.repository import CHART, EXAMPLE_VALUES
 from devtools.toolchain.tools import kubernetes_releases, tool
 from tests.chart.api_schemas import write_for_kubeconform
 from tests.chart.cases import CASES
-from tests.chart.render import CHART, VALUES, Manifest, Values, ready_cases, render
+from tests.chart.render import Manifest, Values, ready_cases, render
 from tests.support.go_programs import run_program
 
 
@@ -111,7 +112,7 @@ ALL_RIGHT = 10
 EXPLAINED = CHART.parent / "kube-score.yaml"
 # The ready cases, and those of the API tests with further objects and settings.
 SCANNED = [*ready_cases(), "network", "staging", "watching"]
-PLANNED = {file.name for file in VALUES.glob("*.yaml")}
+PLANNED = {file.name for file in EXAMPLE_VALUES.glob("*.yaml")}
 # The name of a rule, what it says, and the kind of the object.
 Finding = tuple[str, str, str]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import DOCS
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.pod.metrics import PROGRESS
 from hvd_pods.worker import main as worker
@@ -20,7 +21,6 @@ from tests.support.debian import unpacked_program
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.world import World, one_group
 
-DOCS = Path(__file__).parents[2] / "docs"
 MINUTES = 90
 ENABLED = {"enabled": True, "rules": True, "dashboard": True}
 VARIABLES = {"$namespace": "team", "$release": "hvd", "$__rate_interval": "2m"}

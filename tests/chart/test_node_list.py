@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import CHART
 from tests.chart.cases import STAGING, on_disk
 from tests.chart.namespaces import empty_namespace
 from tests.chart.releases import OTHER_COMMAND, RUN, Seen, see, upgrade
-from tests.chart.render import CHART, Values
+from tests.chart.render import Values
 from tests.support.namespace import HELMS, Namespace
 
 STAGED: Values = {**on_disk("/mnt/data"), "staging": STAGING}

@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+from devtools.common.repository import CHART
 from devtools.docs_gen import programs
 from devtools.toolchain.tools import tool
 from hvd_pods.master import selftest
@@ -18,7 +19,6 @@ from hvd_pods.pod import code_archive
 from hvd_pods.shared import exit_codes
 from tests.chart.cases import EVERY_POD, GROUPS
 from tests.chart.render import (
-    CHART,
     Manifest,
     Values,
     containers_of,

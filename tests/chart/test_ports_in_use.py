@@ -8,16 +8,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from devtools.common.repository import CHART
 from tests.chart.releases import on_nodes
-from tests.chart.render import (
-    CHART,
-    Manifest,
-    Values,
-    helm_template,
-    one,
-    pod_spec,
-    render,
-)
+from tests.chart.render import Manifest, Values, helm_template, one, pod_spec, render
 
 # What the check of ports sees of a cluster, which `helm template` does not reach.
 CHECK_OF_PORTS = """\

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from devtools.common.repository import CHART
 from hvdchart.chart_files import read_data
 from hvdchart.spec.overlays import merge_trees
 from tests.chart.cases import case_id
 from tests.chart.refusals.subjects import SUBJECTS
-from tests.chart.render import CHART, Values, helm_template, refusal, render
+from tests.chart.render import Values, helm_template, refusal, render
 
 # The message of horovod.refuse.
 MESSAGE = re.compile(r"execution error at \([^)]*\): (?P<what>.*?): ")

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
+from devtools.common.repository import CHART, DOCS
 from devtools.docs_gen import programs
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.chart_files import read_data
-from tests.chart.render import CHART, Values, helm_template, render, with_image
+from tests.chart.render import Values, helm_template, render, with_image
 
 # Kubernetes' limit of a Secret.
 SECRET = 1 << 20
@@ -27,7 +28,6 @@ SECRET = 1 << 20
 SPARE = 30_000
 CODE = int(read_data("resources.json")["codeBytes"])
 ARGUMENTS: Values = {"master": {"args": ["python", "train.py"]}}
-DOCS = CHART.parents[1] / "docs"
 SCALE = DOCS / "scale.md"
 
 

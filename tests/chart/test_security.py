@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
+from devtools.common.repository import DOCS
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
-    CHART,
     Manifest,
     Values,
     containers_of,
@@ -21,7 +21,7 @@ from tests.chart.render import (
     run_settings,
 )
 
-PAGE = CHART.parents[1] / "docs" / "security.md"
+PAGE = DOCS / "security.md"
 
 
 @cache

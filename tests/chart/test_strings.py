@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from devtools.common.repository import CHART
 from hvdchart.values.merge import merge_values
 from tests.chart.cases import EVERY_POD
-from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests
+from tests.chart.render import Values, helm_template, nested, parse_manifests
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
 MARK = "zzmark"

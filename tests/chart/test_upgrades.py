@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import CHART
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import read_data
 from tests.chart.namespaces import empty_namespace
@@ -26,7 +27,7 @@ from tests.chart.releases import (
     upgrade,
     wait_for_default_account,
 )
-from tests.chart.render import CHART, Manifest, Values, parse_manifests
+from tests.chart.render import Manifest, Values, parse_manifests
 from tests.support.namespace import HELMS, Namespace
 
 

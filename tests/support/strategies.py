@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from devtools.common.repository import ROOT
+from devtools.common.repository import EXAMPLE_VALUES
 
-VALUES = ROOT / "values"
-EXAMPLES = [YAML(typ="safe", pure=True).load(path) for path in sorted(VALUES.glob("*.spec.yaml"))]
+EXAMPLES = [
+    YAML(typ="safe", pure=True).load(path) for path in sorted(EXAMPLE_VALUES.glob("*.spec.yaml"))
+]
 # The chart's own pod is named `master`.
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(
     lambda name: name != "master"

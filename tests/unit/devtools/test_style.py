@@ -6,6 +6,7 @@ import pytest
 
 from devtools.checks.style import (
     constant_problems,
+    folder_problems,
     python_problems,
     script_problems,
     template_problems,
@@ -80,4 +81,18 @@ def test_a_line_of_a_script_is_wrapped_where_it_can_be(line: str, is_problem: bo
 )
 def test_an_action_of_others_is_a_commit(action: str, is_problem: bool) -> None:
     problems = list(workflow_problems(f"steps:\n- uses: {action}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
+
+
+@pytest.mark.parametrize(
+    ("line", "is_problem"),
+    [
+        ("ROOT = Path(__file__).resolve().paren" + "ts[2]", True),
+        ("DOCS = CHART.paren" + "ts[1]", True),
+        ("folder = file.parent", False),
+        ("is_inside = folder in file.parents", False),
+    ],
+)
+def test_files_import_the_folders_of_the_repository(line: str, is_problem: bool) -> None:
+    problems = list(folder_problems(f"import os\n{line}\n"))
     assert [number for number, _ in problems] == [2] * is_problem

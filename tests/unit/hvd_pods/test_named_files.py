@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from devtools.pods.program_copies import FILES, POD_PROGRAMS
+from devtools.common.repository import CHART, ROOT
+from devtools.pods.program_copies import POD_PROGRAMS
 
-CHART = FILES.parent
-ROOT = CHART.parents[1]
 FOLDERS = [file.parent.name for file in POD_PROGRAMS.glob("*/__init__.py")]
 BESIDE = ("docs", "files", "hvdchart", "images", "templates", "tests")
 NAMED = re.compile(

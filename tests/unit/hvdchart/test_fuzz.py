@@ -14,6 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from devtools.common.repository import EXAMPLE_VALUES
 from hvd_pods.shared.untrusted import printable
 from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
@@ -22,9 +23,9 @@ from hvdchart.spec.yaml_tree import parse_document
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.plan_text import document
 from hvdchart.values.render import render_values
-from tests.support.strategies import VALUES, as_json, damaged, specs
+from tests.support.strategies import as_json, damaged, specs
 
-CASES = [path.read_bytes() for path in sorted(VALUES.glob("*.spec.yaml"))]
+CASES = [path.read_bytes() for path in sorted(EXAMPLE_VALUES.glob("*.spec.yaml"))]
 pytestmark = pytest.mark.fuzz
 
 

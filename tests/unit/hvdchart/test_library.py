@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 
 import hvdchart
+from devtools.common.repository import EXAMPLE_VALUES
 from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning, Volume
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.load import checked_spec, load_spec, parse_spec
 from hvdchart.spec.yaml_tree import SourcePlace, from_plain
 from tests.support.strategies import as_json, specs
 
-ROOT = Path(__file__).parents[3]
-SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
+SPECS = sorted(EXAMPLE_VALUES.glob("*.spec.yaml"))
 
 
 def built(**changes: Any) -> Spec:

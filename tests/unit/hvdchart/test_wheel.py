@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 import hvdchart
+from devtools.common.repository import CHART, EXAMPLE_VALUES, EXAMPLES, ROOT
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +50,7 @@ def test_wheel_has_each_module_of_the_library_and_of_the_pods(installed: Path) -
 
 
 def test_wheel_has_the_chart(installed: Path) -> None:
-    chart = ROOT / "charts" / "horovod"
-    ours = {path.relative_to(chart) for path in chart.rglob("*") if path.is_file()}
+    ours = {path.relative_to(CHART) for path in CHART.rglob("*") if path.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
     carried = installed / "hvdchart" / "chart"
     assert {path.relative_to(carried) for path in carried.rglob("*") if path.is_file()} == ours
@@ -60,7 +58,7 @@ def test_wheel_has_the_chart(installed: Path) -> None:
 
 def test_wheel_has_the_examples_and_the_page_of_a_run(installed: Path) -> None:
     examples = {path.name for path in (installed / "hvdchart" / "examples").iterdir()}
-    assert examples == {path.name for path in (ROOT / "examples").glob("*.py")}
+    assert examples == {path.name for path in EXAMPLES.glob("*.py")}
     parts = {path.name for path in (installed / "hvdchart" / "watch" / "page").iterdir()}
     assert parts == {path.name for path in (ROOT / "hvdchart" / "watch" / "page").iterdir()}
 
@@ -73,7 +71,7 @@ def test_wheel_says_its_version_and_that_it_has_types(installed: Path) -> None:
 
 
 def test_wheel_renders_without_a_checkout(installed: Path, tmp_path: Path) -> None:
-    spec = ROOT / "values" / "local.spec.yaml"
+    spec = EXAMPLE_VALUES / "local.spec.yaml"
     done = subprocess.run(
         [sys.executable, "-m", "hvdchart", "render", str(spec)],
         env={**os.environ, "PYTHONPATH": str(installed)},
@@ -83,4 +81,4 @@ def test_wheel_renders_without_a_checkout(installed: Path, tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (ROOT / "values" / "local.yaml").read_text()
+    assert done.stdout == (EXAMPLE_VALUES / "local.yaml").read_text()

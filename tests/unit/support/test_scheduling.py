@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import ROOT
 from tests.support.scheduling import group_of, place_in_order
 
 
@@ -44,7 +45,7 @@ def test_tests_of_seconds_come_last() -> None:
     ],
 )
 def test_marker_chooses_the_tests_that_need_a_cluster(expression: str, chosen: set[str]) -> None:
-    folder = Path(__file__).parents[2] / "chart"
+    folder = ROOT / "tests" / "chart"
     names = ("test_real_api", "test_admission", "test_kubernetes_versions")
     files = [str(folder / f"{name}.py") for name in names]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", expression, *files]

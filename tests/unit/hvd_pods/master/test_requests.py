@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Callable
 from functools import reduce
-from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import DOCS
 from hvd_pods.cluster.kube import DEFAULT_CALL_LIMITS
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -27,7 +27,7 @@ from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS_PER_LEASE
 from tests.support.world import OTHER, World, leased_job, one_group
 from tests.unit.hvd_pods.support.master_pod import MasterPod
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
+PAGE = DOCS / "scale.md"
 HOUR = 3600.0
 # Requests of an effect, where all goes well and the pods of missing workers exist.
 COSTS = {

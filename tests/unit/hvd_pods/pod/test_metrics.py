@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devtools.pods.program_copies import FILES
+from devtools.common.repository import DOCS
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.pod import metrics
 from hvd_pods.pod.metrics import Sample
@@ -27,7 +27,6 @@ from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.ports import find_port
 from tests.support.world import World, one_group
 
-DOCS = FILES.parents[2] / "docs"
 # What scripts may report and what pods serve: a row of a table each.
 METRIC = re.compile(r"^\| `(hvdchart_\w+)", re.MULTILINE)
 REPORTED = set(METRIC.findall((DOCS / "watching.md").read_text()))

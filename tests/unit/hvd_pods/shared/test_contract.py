@@ -7,9 +7,9 @@ import json
 import re
 from pathlib import Path
 
+from devtools.common.repository import CHART, ROOT
 from hvd_pods.shared import contract
 
-CHART = Path(inspect.getfile(contract)).resolve().parents[3]
 # A variable, or the beginning of names that users must not set.
 NAME = re.compile(r"HVD_[A-Z_]+(?![A-Z_.])")
 # A label or an annotation of the chart's own.
@@ -95,7 +95,7 @@ def test_labels_of_kubernetes_in_the_contract_are_those_of_all_objects() -> None
 
 def test_no_other_module_spells_an_annotation_or_a_label() -> None:
     names = "|".join(map(re.escape, names_of("Annotations") | names_of("Labels")))
-    folders = (CHART / "files" / "hvd_pods", CHART.parents[1] / "hvdchart")
+    folders = (CHART / "files" / "hvd_pods", ROOT / "hvdchart")
     files = [file for folder in folders for file in folder.rglob("*.py")]
     found = {
         (file.name, name)

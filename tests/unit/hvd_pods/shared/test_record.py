@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.common.repository import ROOT
+from devtools.pods.program_copies import POD_PROGRAMS
 from hvd_pods.shared import record as records
 from hvd_pods.shared.record import (
     MAX_LOSSES,
@@ -125,6 +127,6 @@ def test_only_this_module_and_the_chart_spell_the_keys() -> None:
     }
     word = re.compile(rf"[\"']({'|'.join(own)})[\"']")
     here = Path(records.__file__).resolve()
-    folders = (here.parents[1], here.parents[5] / "hvdchart")
+    folders = (POD_PROGRAMS, ROOT / "hvdchart")
     files = [file for folder in folders for file in folder.rglob("*.py")]
     assert {file for file in files if word.search(file.read_text())} == {here}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import hvdchart
+from devtools.common.repository import ROOT
 from hvdchart.errors import CallError, ClusterError, HvdchartError
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.pod import own_rank
@@ -78,8 +79,7 @@ def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> 
 def test_modules_of_this_machine_that_a_call_uses_are_reported(no_cluster: io.StringIO) -> None:
     with hvdchart.Caller(output=no_cluster) as caller, pytest.raises(ClusterError):
         caller(own_rank)
-    folder = Path(__file__).parents[4]
-    line = f"warning: .* tests .*code={str(folder)!r}\n"
+    line = f"warning: .* tests .*code={str(ROOT)!r}\n"
     assert re.search(line, no_cluster.getvalue())
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import EXAMPLE_VALUES, ROOT
 from hvdchart import __version__
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError, SpecError
@@ -25,9 +26,8 @@ from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, FAILED
 from tests.unit.hvdchart.played_runs import play_run
 
-ROOT = Path(__file__).parents[4]
-SPEC = ROOT / "values" / "xeon-8180-16.spec.yaml"
-GOLDEN = ROOT / "values" / "xeon-8180-16.yaml"
+SPEC = EXAMPLE_VALUES / "xeon-8180-16.spec.yaml"
+GOLDEN = EXAMPLE_VALUES / "xeon-8180-16.yaml"
 
 
 @pytest.fixture(autouse=True)

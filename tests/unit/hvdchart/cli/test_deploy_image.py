@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import ROOT
 from devtools.common.waiting import wait_until
 from hvdchart.image.build_image import Source
 from hvdchart.text import NEXT_CHANGE
@@ -20,7 +21,6 @@ from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, list_upgrades
 
 pytestmark = pytest.mark.timeout(120)
-ROOT = Path(__file__).parents[4]
 REPOSITORY = "host:5000/team/r"
 DIGEST = f"sha256:{64 * '0'}"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from devtools.common.repository import ROOT
 from devtools.common.waiting import wait_until
-from hvdchart.chart_files import chart_dir
 from hvdchart.run.helm_process import WAITING
 from hvdchart.text import NEXT_CHANGE
 from tests.support.fakes.cluster import FakeCluster
@@ -22,7 +22,6 @@ from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, play_run, report_progress
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
-ROOT = chart_dir().parents[1]
 # Several workers write to the claim: the plan has a warning.
 WARNED = {**SPEC, "volumes": {"output": {"pvc": "results"}}}
 

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import EXAMPLE_VALUES, ROOT
 from devtools.common.waiting import wait_until
 from hvdchart.run import helm_errors
 from hvdchart.run.helm_errors import UNREACHABLE
@@ -21,8 +21,7 @@ from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.played_runs import meanwhile
 
 pytestmark = pytest.mark.timeout(120)
-ROOT = Path(__file__).resolve().parents[4]
-SPEC = str(ROOT / "values" / "local.spec.yaml")
+SPEC = str(EXAMPLE_VALUES / "local.spec.yaml")
 COMMANDS = {
     **{
         name: (name, "hvd")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvdchart.chart_files import chart_dir
 from hvdchart.run.kube.kubectl import IN_CODE, SHELL
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
@@ -27,7 +26,6 @@ from tests.unit.hvdchart.objects import (
 from tests.unit.hvdchart.played_runs import meanwhile
 
 pytestmark = pytest.mark.timeout(120)
-ROOT = chart_dir().parents[1]
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:hvdchart_step 7\n"
 PROBE += "0:hvdchart_samples_per_second 16.25\n0:hvdchart_loss 0.5\n"
 

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import ROOT
 from devtools.common.waiting import wait_until
-from hvdchart.chart_files import chart_dir
 from tests.support.fakes.program import StubProgram
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.slow]
-ROOT = chart_dir().parents[1]
 NAME = "host:5000/team/r"
 
 

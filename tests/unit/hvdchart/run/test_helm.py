@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.repository import EXAMPLE_VALUES
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import is_alive
 from hvdchart.errors import HelmError
@@ -22,7 +23,7 @@ from tests.support.fakes.program import StubProgram
 from tests.support.specs import plan_of_nodes
 from tests.unit.hvdchart.objects import OWN_CHART
 
-LOCAL = str(Path(__file__).parents[4] / "values" / "local.spec.yaml")
+LOCAL = str(EXAMPLE_VALUES / "local.spec.yaml")
 CHANGE = ["undeploy", "run"]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from devtools.common.repository import EXAMPLE_VALUES
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec
@@ -16,8 +17,7 @@ from hvdchart.values.plan_text import document, tables
 from hvdchart.values.render import render_values
 from tests.support.specs import plan_of_nodes
 
-VALUES = Path(__file__).parents[4] / "values"
-SPECS = sorted(VALUES.glob("*.spec.yaml"))
+SPECS = sorted(EXAMPLE_VALUES.glob("*.spec.yaml"))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
@@ -28,7 +28,7 @@ def test_example_renders_its_committed_values(spec: Path) -> None:
 
 
 def example(name: str) -> Plan:
-    return make_plan(load_spec(VALUES / f"{name}.spec.yaml"))
+    return make_plan(load_spec(EXAMPLE_VALUES / f"{name}.spec.yaml"))
 
 
 def mixed() -> Plan:
