@@ -1,7 +1,8 @@
 """Check style rules that the formatter does not: literals and statements that are folded to save
 lines, tests that import from other tests, constants whose names lack a subject or a unit, long
 lines of Markdown, templates, shell scripts and workflows, lines of values.source.yaml with several
-keys, actions in workflows that can change, and files that count the folders above them.
+keys, actions in workflows that can change, files that count the folders above them, and citations
+of decisions.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from devtools.checks.problems import Check, check_files, print_problems
 from devtools.common.markdown import MAX_LINE_CHARACTERS
+from devtools.common.repository import DOCS
 
 # As .editorconfig says of *.tpl; manifests and notes are templates, too.
 MAX_TEMPLATE_LINE_CHARACTERS = 110
@@ -39,6 +41,12 @@ WORKFLOWS = ".github/*.y*ml"
 OTHERS_ACTION = re.compile(r"uses: (?!\./)(.*)")
 PINNED_ACTION = re.compile(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 CHART_PROGRAMS = "charts/horovod/files/*.py"
+# Where comments and messages cite decisions.
+CITING = ("*.py", "charts/*.yaml", "charts/*.tpl", "charts/*.sh", "images/*.sh", "values/*.yaml")
+# Split, so that this file does not match. A path in quotation marks is one that a program reads.
+DECISION_PATH = re.compile(r"(?<!\")docs/" + r"adr/\d+")
+DECISION = re.compile(r"\bADR\s+(?:#\s+)?(\d+)")
+LINK_TARGET = re.compile(r"\]\([^)]*\)")
 REPOSITORY = "devtools/common/repository.py"
 # What runs in a checkout only. The programs of the pods and hvdchart also run without one.
 CHECKOUT_ONLY = ("devtools/*.py", "images/*.py", "tests/*.py", f":!{REPOSITORY}")
@@ -136,11 +144,36 @@ def folder_problems(text: str) -> Iterator[tuple[int, str]]:
             yield number, f"{COUNTED_FOLDERS}...]: import the folder from {REPOSITORY}"
 
 
+def citation_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each citation of a decision that has another form than ADR 12, or
+    names no page.
+    """
+    for match in DECISION_PATH.finditer(text):
+        yield _line_of(text, match), f"{match[0]}: cite a decision by its number, as ADR 12"
+    for match in DECISION.finditer(text):
+        if not any((DOCS / "adr").glob(f"{int(match[1]):04}-*.md")):
+            yield _line_of(text, match), f"{match[0]}: docs/adr has no such decision"
+
+
+def page_citation_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each citation of a decision on a page that is no link."""
+    for number, line in enumerate(text.splitlines(), 1):
+        path = DECISION_PATH.search(LINK_TARGET.sub("", line))
+        if bare := path or DECISION.search(UNBREAKABLE.sub("", line)):
+            yield number, f"{bare[0]}: link the page of the decision"
+
+
+def _line_of(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
+
+
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each long line of a page that could be wrapped.
 
-    Tables, code blocks, and lines of one long word such as a link cannot be wrapped.
+    Tables, code blocks, and lines of one long word such as a link cannot be wrapped. Yield the
+    citations that are no links, too.
     """
+    yield from page_citation_problems(text)
     in_code = False
     for number, line in enumerate(text.splitlines(), 1):
         content = line.strip()
@@ -214,7 +247,8 @@ def main() -> int:
     }
     problems = (check_files(check, pattern) for pattern, check in checks.items())
     counted = check_files(folder_problems, *CHECKOUT_ONLY)
-    return print_problems(chain(chain.from_iterable(problems), counted))
+    cited = check_files(citation_problems, *CITING)
+    return print_problems(chain(chain.from_iterable(problems), counted, cited))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def render_template(name: str, data: Any, source: str = SOURCE.name) -> str:
 
 
 def declared_hashes(node: Node, prefix: str = "", above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield dotted keys with the hash that they declare: docs/adr/0010. A key inherits the
+    """Yield dotted keys with the hash that they declare: ADR 10. A key inherits the
     declaration of its parent.
     """
     for name, child in node["properties"].items():
@@ -191,7 +191,7 @@ def run_keys(source: Node, hashes: Sequence[str]) -> Node:
     """Return the keys that declare one of the hashes, as nested maps; workerGroups has worker's.
 
     The content of a key is the value that counts as no value: a default that is empty or unhashed,
-    or null (docs/adr/0010).
+    or null (ADR 10).
     """
     image = source["$defs"]["image"]
     keys = _hashed_keys(source, hashes, "", image)

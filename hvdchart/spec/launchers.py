@@ -61,7 +61,7 @@ def common_interface(spec: Spec) -> str | None:
 def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
     """Find problems that every pod would refuse in mpirun's options: path, problem, expectation.
 
-    A pod refuses more options: it knows the MPI of its image (docs/adr/0028).
+    A pod refuses more options: it knows the MPI of its image (ADR 28).
     """
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
     binding = next((value for value in bindings if value not in (None, "none")), None)

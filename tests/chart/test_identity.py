@@ -111,7 +111,7 @@ def test_without_a_record_another_command_is_another_job() -> None:
 def test_hashes_of_a_run_are_those_that_were_published(values: Values, name: str) -> None:
     assert hashes(render(merge_values(BASE, values))) == PUBLISHED[name], (
         "this chart would train finished runs again, or replace active ones: leave a default as it "
-        "was, and let a new value be empty or false by default (docs/adr/0010)"
+        "was, and let a new value be empty or false by default (ADR 10)"
     )
 
 

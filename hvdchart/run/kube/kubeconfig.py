@@ -1,6 +1,6 @@
 """Read the address and credentials of a cluster: from kubeconfigs like kubectl, or in a pod.
 
-docs/adr/0013 says why this uses no library.
+ADR 13 says why this uses no library.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from devtools.checks.style import (
+    citation_problems,
     constant_problems,
     folder_problems,
+    page_citation_problems,
     python_problems,
     script_problems,
     template_problems,
@@ -95,4 +97,39 @@ def test_an_action_of_others_is_a_commit(action: str, is_problem: bool) -> None:
 )
 def test_files_import_the_folders_of_the_repository(line: str, is_problem: bool) -> None:
     problems = list(folder_problems(f"import os\n{line}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
+
+
+@pytest.mark.parametrize(
+    ("line", "is_problem"),
+    [
+        ("# A rule (ADR 12).", False),
+        ("# A rule (AD" + "R 9999).", True),
+        ("# A rule (docs/" + "adr/0012).", True),
+        ("# A rule: docs/" + "adr/0012-warm-ranks.md", True),
+        ("# docs/adr lists the decisions.", False),
+    ],
+)
+def test_comments_cite_a_decision_by_its_number(line: str, is_problem: bool) -> None:
+    problems = list(citation_problems(f"import os\n{line}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
+
+
+def test_citation_may_continue_on_the_next_line() -> None:
+    text = "# Start fast (ADR\n# 12), and decide (AD" + "R\n# 9999)."
+    assert [number for number, _ in citation_problems(text)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_problem"),
+    [
+        ("It starts [fast](adr/0012-warm-ranks.md).", False),
+        ("It starts fast ([ADR 12](0012-warm-ranks.md)).", False),
+        ("It starts [fast](../docs/" + "adr/0012-warm-ranks.md).", False),
+        ("It starts fast (ADR 12).", True),
+        ("It starts fast, see `docs/" + "adr/0012`.", True),
+    ],
+)
+def test_pages_link_the_decisions_that_they_cite(line: str, is_problem: bool) -> None:
+    problems = list(page_citation_problems(f"# Title\n{line}\n"))
     assert [number for number, _ in problems] == [2] * is_problem

@@ -39,7 +39,7 @@
 
 {{/*
 Settings that the master itself, as the launcher, cannot use. The master judges the options of other
-launchers: they depend on the MPI of its image (docs/adr/0028).
+launchers: they depend on the MPI of its image (ADR 28).
 */}}
 {{- define "horovod.checkDirectMode" -}}
 {{- $launch := .facts.values.launch -}}

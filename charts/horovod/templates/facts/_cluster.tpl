@@ -76,7 +76,7 @@ Call with (dict "component" "master" "name" $nameInTheCertificate).
 {{- end }}
 
 {{/*
-Finds the Job. Without access to the cluster, what this and the next two steps find is empty. docs/adr/0010
+Finds the Job. Without access to the cluster, what this and the next two steps find is empty. ADR 10
 has the rules of these three steps.
   job             the newest Job of the run that has finished or has these settings, which an upgrade keeps
 */}}

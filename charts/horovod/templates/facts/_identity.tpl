@@ -1,7 +1,7 @@
 {{/* What identifies the run of these values, and the names that follow from it. */}}
 
 {{/*
-Identifies the run of these values. docs/adr/0010 has the rules.
+Identifies the run of these values. ADR 10 has the rules.
   id              a hash of the values that identify the run
   settingsHash    a hash of all settings of the run
 */}}
