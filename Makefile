@@ -19,7 +19,7 @@ test: lint ## Run all checks, and all tests but the rare ones
 	@$(PY) -m pytest -q --numprocesses 4 --dist loadgroup --durations=20 --durations-min=5 \
 	  -m "not rare" tests
 
-lint: venv ## Run the static checks: ruff, mypy, imports, pages, generated files, spelling, yamllint, helm lint
+lint: venv ## Run the static checks: ruff, mypy, imports, pages, generated files, spelling, yamllint, helm lint (root with apt-get: installs a missing shellcheck)
 	@$(PY) -m devtools.checks.lint
 
 unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take 0.1 s and more)

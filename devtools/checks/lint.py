@@ -1,4 +1,7 @@
-"""Run every static check of the repository and show what those print that fail."""
+"""Run every static check of the repository and show what those print that fail.
+
+As root with apt-get, this first installs the Debian package shellcheck unless it is there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from pathlib import Path
 
 from devtools.common.apt import ensure_program
 from devtools.common.cache import cache_dir
+from devtools.common.errors import DevtoolsError
 from devtools.common.repository import ROOT
+from devtools.common.ui import show_error
 from devtools.toolchain.tools import tool
 
 # The chart has no default image: lint it with values that name one.
@@ -52,7 +57,10 @@ def checks_in_python() -> dict[str, list[str]]:
 
 
 def checks() -> dict[str, list[str]]:
-    """Return the command line of each check by its name."""
+    """Return the command line of each check by its name.
+
+    Raises DevtoolsError when a program of a check is missing, and cannot be installed or built.
+    """
     ensure_program("shellcheck")
     return {
         **checks_in_python(),
@@ -71,8 +79,12 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def main() -> int:
-    """Run all checks, two at a time. Return 1 when one fails."""
-    commands = checks()
+    """Run all checks, two at a time. Return 1 when one fails, or its program is missing."""
+    try:
+        commands = checks()
+    except DevtoolsError as error:
+        show_error(error)
+        return 1
     failed = []
     with ThreadPoolExecutor(2) as pool:
         for name, done in zip(commands, pool.map(run, commands.values()), strict=True):

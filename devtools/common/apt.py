@@ -34,9 +34,8 @@ def install_packages(packages: Sequence[str]) -> None:
     names = " ".join(packages)
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise DevtoolsError(
-            f"the Debian packages {names} are missing, and only root on a machine with apt-get"
-            " can install them",
-            f"install {names}, or what your distribution has for them",
+            f"missing Debian packages: {names}; only root with apt-get can install them",
+            f"install {names}, or what your distribution has for it",
         )
     with (
         exclusive_lock(APT_LOCK_FILE, "installing packages"),
