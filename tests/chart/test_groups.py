@@ -103,7 +103,7 @@ each_gpu = pytest.mark.parametrize(
 @each_gpu
 def test_fewer_slots_than_gpus_are_refused(resource: str) -> None:
     done = helm_template({"worker": {"slots": 1, "resources": {"limits": {resource: 2}}}})
-    assert f'slots is 1 but resources.limits["{resource}"] is 2' in done.stderr
+    assert f'worker.slots is 1 but worker.resources.limits["{resource}"] is 2' in done.stderr
 
 
 @each_gpu

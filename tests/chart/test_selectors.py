@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.render import CHART, IMAGE, Values, helm_template, of_kind, parse_manifests
+from devtools.common.repository import CHART
+from tests.chart.render import IMAGE, Values, helm_template, of_kind, parse_manifests
 
 FACTS_OF_CLUSTER = {
     '(lookup "apps/v1" "StatefulSet" .Release.Namespace "").items': (
