@@ -52,13 +52,11 @@ class Release:
 def lacks_image(node: Object, reference: str) -> bool:
     """Return whether a node does not list an image.
 
-    resnet:1 is listed as docker.io/library/resnet:1.
+    resnet:1 is listed as docker.io/library/resnet:1, and team/resnet:1 as docker.io/team/resnet:1.
     """
-    ending = f"/{reference}"
-    for image in node["status"].get("images") or []:
-        if any(f"/{name}".endswith(ending) for name in image.get("names") or []):
-            return False
-    return True
+    known_as = {reference, f"docker.io/{reference}", f"docker.io/library/{reference}"}
+    images = node.get("status", {}).get("images") or []
+    return known_as.isdisjoint(name for image in images for name in image.get("names") or [])
 
 
 def component_of(pod: Object) -> str:

@@ -26,6 +26,8 @@ NO_GPU: dict[str, Any] = {"worker": {"number": 4, "slots": 1}}
         ({"repository": "host/a", "digest": "sha256:0"}, "ok"),
         ({"repository": "host/a", "tag": "1", "digest": "sha256:0"}, "ok"),
         ({"repository": "host/a", "tag": "1"}, "unknown"),
+        # An image of another registry with the same name.
+        ({"repository": "a", "digest": "sha256:0"}, "unknown"),
     ],
 )
 def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> None:
