@@ -4,7 +4,8 @@ Reviews judge the content of a message.
 
 `python -m devtools.checks.commits FILE` checks the message in a file and the staged changes, for
 git's hook commit-msg. `--since REVISION` checks the messages of the commits since that revision,
-and runs `make lint` with the files of each. Earlier commits are not checked.
+and runs `make lint` with the files of each. Earlier commits are not checked. It also checks that
+.git-blame-ignore-revs names commits of this history.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.repository import ROOT
 
-MAX_LINE_CHARACTERS = 72
+MAX_MESSAGE_LINE_CHARACTERS = 72
 # The part that changes: CONTRIBUTING.md names this list. A part that is not listed belongs to the
 # next larger one: the warm process to worker, the doctor to cli, a benchmark to tests.
 SCOPES = (
@@ -66,10 +67,10 @@ def subject_problems(subject: str) -> Iterator[str]:
     """Yield each problem of the subject of a commit, with the remedy."""
     if OF_GIT.match(subject):
         return
-    if len(subject) > MAX_LINE_CHARACTERS:
+    if len(subject) > MAX_MESSAGE_LINE_CHARACTERS:
         yield (
-            f"{len(subject)} characters: use at most {MAX_LINE_CHARACTERS}, and move reasons to "
-            "the body"
+            f"{len(subject)} characters: use at most {MAX_MESSAGE_LINE_CHARACTERS}, and move "
+            "reasons to the body"
         )
     scoped = SCOPE.match(subject)
     if scoped is None:
@@ -97,9 +98,10 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
             "only of pages"
         )
     for line in rest[1:]:
-        if len(line) > MAX_LINE_CHARACTERS and not UNBREAKABLE.search(line):
+        if len(line) > MAX_MESSAGE_LINE_CHARACTERS and not UNBREAKABLE.search(line):
             yield (
-                f"a line of the body has {len(line)} characters: use at most {MAX_LINE_CHARACTERS}"
+                f"a line of the body has {len(line)} characters: use at most "
+                f"{MAX_MESSAGE_LINE_CHARACTERS}"
             )
 
 
@@ -131,6 +133,7 @@ def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
 
     Raises DevtoolsError when there is no such revision, as in a shallow clone.
     """
+    yield from _blame_problems(root)
     commits = _git(root, "rev-list", "--no-merges", "--reverse", f"{revision}..HEAD").split()
     with _tree_at(revision, root) as tree:
         for commit in commits:
@@ -144,6 +147,16 @@ def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
             lint = ["make", "--silent", "--directory", str(tree), "lint"]
             if subprocess.run(lint, check=False).returncode != 0:
                 yield f"{commit[:8]} {subject}: `make lint` fails: change this commit"
+
+
+def _blame_problems(root: Path) -> Iterator[str]:
+    """Yield each line of .git-blame-ignore-revs that names no commit of this history."""
+    file = root / ".git-blame-ignore-revs"
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    history = set(_git(root, "rev-list", "HEAD").split())
+    for number, line in enumerate(lines, 1):
+        if line and not line.startswith("#") and line not in history:
+            yield f"{file.name}:{number}: no commit {line}: write all digits of one of this history"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from devtools.checks.problems import Check, check_files, print_problems
-from devtools.common.markdown import MAX_LINE_CHARACTERS
+from devtools.common.markdown import MAX_PAGE_LINE_CHARACTERS
 from devtools.common.repository import DOCS
 
 # As .editorconfig says of *.tpl; manifests and notes are templates, too.
@@ -181,13 +181,13 @@ def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
             in_code = not in_code
         if (
             in_code
-            or len(line) <= MAX_LINE_CHARACTERS
+            or len(line) <= MAX_PAGE_LINE_CHARACTERS
             or line.startswith("    ")
             or content[0] == "|"
         ):
             continue
         if len(UNBREAKABLE.sub("_", content.removeprefix("- ")).split()) > 1:
-            yield number, f"{len(line)} characters: wrap the line at {MAX_LINE_CHARACTERS}"
+            yield number, f"{len(line)} characters: wrap the line at {MAX_PAGE_LINE_CHARACTERS}"
 
 
 def template_problems(text: str) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 # The length at which pages are wrapped.
-MAX_LINE_CHARACTERS = 100
+MAX_PAGE_LINE_CHARACTERS = 100
 
 
 @cache

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from devtools.common.markdown import MAX_LINE_CHARACTERS
+from devtools.common.markdown import MAX_PAGE_LINE_CHARACTERS
 from hvdchart.files import file_difference, write_atomically
 
 
@@ -43,13 +43,13 @@ def wrap_text(text: str) -> str:
     for line in text.split("\n"):
         if line.startswith("```"):
             in_code = not in_code
-        if in_code or len(line) <= MAX_LINE_CHARACTERS or line.startswith(("|", "#", "    ")):
+        if in_code or len(line) <= MAX_PAGE_LINE_CHARACTERS or line.startswith(("|", "#", "    ")):
             lines.append(line)
             continue
         indent = "  " if line.startswith("* ") else ""
         lines += textwrap.wrap(
             line,
-            MAX_LINE_CHARACTERS,
+            MAX_PAGE_LINE_CHARACTERS,
             subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hvdchart.plan.user_code import MAX_LINE_CHARACTERS, imports_of, modules_of, program_files
+from hvdchart.plan.user_code import MAX_SHOWN_LINE_CHARACTERS, imports_of, modules_of, program_files
 from hvdchart.spec.yaml_tree import shorten
 
 # A program that uses one of these modules reduces with the framework.
@@ -179,7 +179,7 @@ def _find_saved_file(node: ast.Call) -> str:
     names = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
     # Other texts are a format, such as "PNG".
     relative = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
-    return shorten(next(relative, ""), MAX_LINE_CHARACTERS)
+    return shorten(next(relative, ""), MAX_SHOWN_LINE_CHARACTERS)
 
 
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:

@@ -16,7 +16,7 @@ from hvdchart.chart_files import MAX_CODE_BYTES
 from hvdchart.spec.yaml_tree import Plain
 
 # Characters of a line in a message.
-MAX_LINE_CHARACTERS = 80
+MAX_SHOWN_LINE_CHARACTERS = 80
 # For zlib: the largest window, and either header, of gzip or zlib.
 _ANY_HEADER_WINDOW_BITS = 32 + 15
 
@@ -81,7 +81,7 @@ def _parse(file: str, source: bytes, broken: dict[str, str]) -> ast.Module | Non
         return ast.parse(text)
     except SyntaxError as error:
         detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
-        line = (error.text or "").strip()[:MAX_LINE_CHARACTERS]
+        line = (error.text or "").strip()[:MAX_SHOWN_LINE_CHARACTERS]
         shown = f": {line}" if line else ""
         broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
     except (RecursionError, MemoryError):

@@ -135,6 +135,17 @@ def test_each_commit_is_checked_with_its_own_files(repository: Path) -> None:
     assert len(subprocess.check_output(trees, text=True).splitlines()) == 1
 
 
+def test_commits_that_blame_leaves_out_are_those_of_the_history(repository: Path) -> None:
+    command = ["git", "-C", str(repository), "rev-parse", "HEAD"]
+    commit = subprocess.check_output(command, text=True).strip()
+    file = repository / ".git-blame-ignore-revs"
+    file.write_text(f"# Renames.\n\n{commit}\n")
+    assert [*problems_since("HEAD", repository)] == []
+    file.write_text(f"{commit}\n{commit[:8]}\n{'0' * 40}\n")
+    places = [problem.partition(": ")[0] for problem in problems_since("HEAD", repository)]
+    assert places == [".git-blame-ignore-revs:2", ".git-blame-ignore-revs:3"]
+
+
 def test_revision_that_is_not_there_is_an_error(repository: Path) -> None:
     with pytest.raises(DevtoolsError):
         [*problems_since("origin/main", repository)]
