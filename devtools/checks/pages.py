@@ -23,6 +23,7 @@ from ruamel.yaml.error import YAMLError
 from devtools.checks.problems import check_files, print_problems
 from devtools.common.markdown import command_lines, parse_markdown
 from devtools.common.repository import CHART, ROOT
+from devtools.pods.program_copies import POD_PROGRAMS
 from hvd_pods.shared import contract
 from hvdchart.cli import app
 
@@ -36,9 +37,8 @@ NO_PATHS = {
 }
 # A file of the chart, and one of the programs of the pods, from their own folders.
 CHART_PATH = re.compile(r"(?:files|templates)/[\w/.-]+\.\w+")
-PROGRAM_PATH = re.compile(
-    r"(?:agent|cluster|library|master|pod|rank|rules|shared|warm|worker)/[\w/]+\.(?:py|json)"
-)
+PROGRAM_FOLDERS = sorted(file.parent.name for file in POD_PROGRAMS.glob("*/__init__.py"))
+PROGRAM_PATH = re.compile(rf"(?:{'|'.join(PROGRAM_FOLDERS)})/[\w/]+\.(?:py|json)")
 # A checkout has no program `hvdchart`: contributors run its package.
 CHECKOUT_COMMAND = ".venv/bin/python -m hvdchart"
 # What the command line says of wrong use; Typer gives it no public name.
