@@ -12,7 +12,7 @@ help: ## List the commands
 venv:
 	@python3 devtools/bootstrap.py
 
-demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; NODES=2 to 4 of local)
+demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; NODES=2 to 4 of local; current needs IMAGE)
 	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(NODES),--nodes $(NODES))
 
 test: lint ## Run all checks, and all tests but the rare ones
