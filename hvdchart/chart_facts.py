@@ -1,7 +1,7 @@
 """Facts that the chart derives from its values, for callers that do not render it.
 
-The rules are those of horovod.prepareNames, horovod.prepareNetwork and master/role.yaml in the
-chart's templates. tests/chart/test_facts.py compares both.
+The rules are those of horovod.prepareNames, horovod.prepareNetwork, horovod.prepareGang and
+master/role.yaml in the chart's templates. tests/chart/test_facts.py compares both.
 """
 
 from __future__ import annotations

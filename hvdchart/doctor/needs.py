@@ -99,7 +99,7 @@ def _references(node: Any) -> Iterator[tuple[str, str]]:
 
 
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
-    yield from values.get("volumes") or []
+    """Yield the volumes of each group, which has those of all workers, too."""
     for group in merged_groups(values):
         yield from group["volumes"] or []
 

@@ -96,7 +96,7 @@ def value_in(values: Plain, path: ValuePath) -> Plain:
 
 
 def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
-    """Yield the plan's own reasons by the path of their value."""
+    """Return the plan's own reasons by the path of their value."""
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
     if plan.spec.launch.mode != "custom" or plan.launching.binding.to != "none":
         reasons["launch", "binding", "to"] = plan.launching.reason
