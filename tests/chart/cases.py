@@ -6,6 +6,8 @@ import json
 
 from tests.chart.render import Values, ready_cases
 
+# The API that a cluster has for `gang: Kubernetes`.
+KUBERNETES_GANG = ("scheduling.k8s.io/v1beta1/PodGroup",)
 # With these the chart renders every pod and every container that it has.
 EVERY_POD: Values = {
     "podSecurityContext": {"runAsUser": None},

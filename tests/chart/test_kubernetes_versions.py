@@ -17,7 +17,7 @@ from devtools.checks.schemas import RELEASES
 from devtools.common.repository import CHART, EXAMPLE_VALUES
 from devtools.toolchain.tools import kubernetes_releases, tool
 from tests.chart.api_schemas import write_for_kubeconform
-from tests.chart.cases import CASES
+from tests.chart.cases import CASES, KUBERNETES_GANG
 from tests.chart.render import Manifest, Values, ready_cases, render
 from tests.support.go_programs import run_program
 
@@ -76,7 +76,7 @@ def test_newest_release_has_the_fields_of_its_own_gang(schemas: str) -> None:
     }
     gang = [
         item
-        for item in render(values, apis=("scheduling.k8s.io/v1beta1/PodGroup",))
+        for item in render(values, apis=KUBERNETES_GANG)
         if item["kind"] in ("PodGroup", "StatefulSet", "Job")
     ]
     assert len(gang) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.cases import EVERY_POD, GPU_GROUPS, SPARES
+from tests.chart.cases import EVERY_POD, GPU_GROUPS, KUBERNETES_GANG, SPARES
 from tests.chart.render import (
     Manifest,
     Values,
@@ -118,7 +118,6 @@ def test_gang_of_volcano_is_a_pod_group_of_all_pods() -> None:
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
 
 
-KUBERNETES_GANG = ("scheduling.k8s.io/v1beta1/PodGroup",)
 KUBERNETES_VALUES: Values = {
     **GPU_GROUPS,
     **EVERY_POD,

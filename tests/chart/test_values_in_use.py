@@ -12,6 +12,7 @@ import pytest
 
 from devtools.docs_gen.chart_docs import declared_hashes, load_source
 from hvdchart.values.merge import merge_values
+from tests.chart.cases import KUBERNETES_GANG
 from tests.chart.render import Values, helm_template, nested
 
 # Turns everything on, so that each value below can have an effect.
@@ -173,7 +174,7 @@ UNREAD = {"enabled", "global", "programs"}
 
 @cache
 def rendered(values: str) -> str:
-    done = helm_template(json.loads(values), apis=("scheduling.k8s.io/v1beta1/PodGroup",))
+    done = helm_template(json.loads(values), apis=KUBERNETES_GANG)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
