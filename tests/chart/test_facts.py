@@ -11,19 +11,22 @@ import pytest
 from devtools.common.repository import CHART
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
+from hvd_pods.shared.run import parse_run
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, is_reserved_path, max_workers, read_data
 from hvdchart.script.options import MAX_WORKERS
 from hvdchart.values.merge import merged_groups
-from tests.chart.cases import EVERY_POD
+from tests.chart.cases import EVERY_POD, KUBERNETES_GANG
 from tests.chart.render import (
     Manifest,
     Values,
     helm_template,
     of_kind,
+    one,
     parse_manifests,
     pod_specs,
     render,
+    run_settings,
 )
 from tests.support.world import World, one_group
 
@@ -115,6 +118,27 @@ def test_hvdchart_merges_worker_groups_as_the_chart_does(
     assert [entry for entry in worker["env"] if entry["name"] in names] == (group["env"] or [])
     of_values = [volume for volume in pod["volumes"] if volume["name"] in ("data", "own")]
     assert of_values == group["volumes"]
+
+
+SIZES: list[list[Values]] = [
+    [{}],
+    [{"minimum": 1}],
+    [{"minimum": 2}],
+    [{"spares": 1}],
+    [{"minimum": 2, "spares": 1}],
+    [{"minimum": 2}, {}],
+    [{"minimum": 2}, {"minimum": 1}],
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=json.dumps)
+def test_chart_and_pods_need_every_worker_of_the_same_runs(sizes: list[Values]) -> None:
+    groups = [{"name": f"g{index}", "number": 2, **size} for index, size in enumerate(sizes)]
+    manifests = render({"gang": "Kubernetes", "workerGroups": groups}, apis=KUBERNETES_GANG)
+    run = parse_run(json.dumps(run_settings(manifests)))
+    may_lose_workers = run.is_elastic or run.initial_workers != run.needed_workers
+    disruption = one(manifests, "PodGroup")["spec"]["disruptionMode"]
+    assert disruption == {"single" if may_lose_workers else "all": {}}
 
 
 OUTCOMES = {"Finished": 0, "Failed": 78}

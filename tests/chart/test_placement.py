@@ -165,8 +165,13 @@ def test_another_specification_is_another_pod_group(values: Values) -> None:
 
 @pytest.mark.parametrize(
     ("values", "mode"),
-    [({}, "all"), ({"worker": {"spares": 1}}, "single"), ({"worker": {"minimum": 1}}, "single")],
-    ids=["every worker is needed", "a spare", "a minimum"],
+    [
+        ({}, "all"),
+        ({"worker": {"number": 2, "minimum": 2}}, "all"),
+        ({"worker": {"spares": 1}}, "single"),
+        ({"worker": {"number": 2, "minimum": 1}}, "single"),
+    ],
+    ids=["every worker is needed", "a minimum of every worker", "a spare", "a minimum"],
 )
 def test_gang_is_preempted_as_a_whole_where_it_needs_every_worker(
     values: Values, mode: str

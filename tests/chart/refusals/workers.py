@@ -20,6 +20,15 @@ CONTRADICTIONS = [
         {"master": {"args": ["mpirun", "--hostfile", "$(HOSTFILE)"]}},
     ),
     Contradiction(
+        {
+            "worker": {"number": 2, "minimum": 2, "spares": 1},
+            "launch": {"mode": "custom"},
+            "master": {"args": ["mpirun", "-H", "hvd-worker-0.hvd:1"]},
+        },
+        ["worker.spares", "master.args", '"hvd-worker-0"'],
+        {"worker": {"spares": 0}},
+    ),
+    Contradiction(
         {"worker": {"number": 2, "minimum": 3}},
         ["worker.minimum", "worker.number"],
         {"worker": {"minimum": 2}},
@@ -32,6 +41,15 @@ CONTRADICTIONS = [
         },
         ["worker.minimum", "master.args", '"hvd-worker-0"'],
         {"master": {"args": ["time", "$(LAUNCH)", "train"]}},
+    ),
+    Contradiction(
+        {
+            "worker": {"number": 2, "minimum": 1},
+            "launch": {"mode": "custom"},
+            "master": {"args": ["mpirun", "-H", "hvd-worker-0.hvd:1"]},
+        },
+        ["worker.minimum", "master.args", '"hvd-worker-0"'],
+        {"worker": {"minimum": 2}},
     ),
     Contradiction(
         {

@@ -23,20 +23,25 @@
 {{- end -}}
 {{- end }}
 
-{{/* A command line that names workers needs each of them: no spare can replace it. */}}
+{{/*
+A command line that names workers needs each of them: no spare can replace it. With the numbers in $needed,
+the run needs every worker.
+*/}}
 {{- define "horovod.checkNamedWorkers" -}}
 {{- range $group := .facts.groups -}}
   {{- $worker := printf "\\b%s-[0-9]+" .objectName -}}
-  {{- range $key := list "spares" "minimum" -}}
-    {{- $number := get $group $key | int -}}
-    {{- if gt $number 0 -}}
+  {{- range $key, $needed := dict "minimum" (int .number) "spares" 0 -}}
+    {{- $number := get $group $key | default $needed | int -}}
+    {{- if ne $number $needed -}}
       {{- range $.facts.values.master.args -}}
         {{- with regexFind $worker . -}}
           {{- include "horovod.refuse" (dict
             "what" (printf "%s.%s is %d but master.args names the worker %q"
               $group.valuesKey $key $number .)
             "why" "the run may do without this worker"
-            "do" "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)") -}}
+            "do" (printf "%s, or set %s.%s to %d"
+              "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)"
+              $group.valuesKey $key $needed)) -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}

@@ -59,7 +59,8 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
   workers         the workers that the ranks need
   spares          the workers that wait
   fewestWorkers   the workers without which the run does not continue
-  mayLoseWorkers  whether a group has spares or a minimum, so that the run continues without a worker
+  mayLoseWorkers  whether the run continues without a worker: a group has spares, or a minimum below its
+                  number, as Run.is_elastic in hvd_pods/shared/run.py says, too (ADR 28)
 */}}
 {{- define "horovod.prepareSizes" -}}
 {{- $ranks := 0 -}}
@@ -73,7 +74,8 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
   {{- $maximum = add $maximum .maximum -}}
   {{- /* An eviction does not prefer spares, so that a group without a minimum needs all of its pods. */ -}}
   {{- $fewest = add $fewest (.minimum | default .maximum) -}}
-  {{- $mayLoseWorkers = or $mayLoseWorkers (gt .maximum (int .number)) (gt (int .minimum) 0) -}}
+  {{- $isElastic := ne (int (.minimum | default .number)) (int .number) -}}
+  {{- $mayLoseWorkers = or $mayLoseWorkers (gt .maximum (int .number)) $isElastic -}}
 {{- end -}}
 {{- $_ := set .facts "ranks" $ranks -}}
 {{- $_ := set .facts "workers" $workers -}}

@@ -17,7 +17,7 @@ podFields: |-
 {{/* The specification of the PodGroup. */}}
 {{- define "horovod.podGroupSpec" -}}
 {{- $values := .facts.values -}}
-{{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
+{{- /* A run without its last worker only holds its nodes, unless a spare or its minimum lets it go on. */ -}}
 schedulingPolicy: {gang: {minCount: {{ .facts.gangSize }}}}
 disruptionMode: {{ ternary "{single: {}}" "{all: {}}" .facts.mayLoseWorkers }}
 {{- with $values.priorityClassName }}
