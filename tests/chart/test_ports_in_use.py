@@ -92,6 +92,18 @@ def test_port_of_another_protocol_is_another_port(check_of_ports: Path) -> None:
     assert check(check_of_ports, stateful_set).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("policy", "is_refused"), [({"restartPolicy": "Always"}, True), ({}, False)]
+)
+def test_native_sidecars_have_ports_of_their_nodes_as_well(
+    check_of_ports: Path, policy: dict[str, str], *, is_refused: bool
+) -> None:
+    stateful_set = on_nodes(2223, release="other")
+    container = {"name": "proxy", "ports": [{"containerPort": 2222}], **policy}
+    pod_spec(stateful_set)["initContainers"] = [container]
+    assert (check(check_of_ports, stateful_set).returncode != 0) is is_refused
+
+
 def test_workers_have_no_other_port_than_those_that_are_compared() -> None:
     manifests = render({"hostNetwork": True, "metrics": {"enabled": True, "port": 9401}})
     (worker,) = pod_spec(one(manifests, "StatefulSet"))["containers"]

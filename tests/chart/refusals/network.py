@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tests.chart.cases import CONTAINER, NATIVE
 from tests.chart.refusals.contradiction import Contradiction
+
+AGENT_PORT = {"ports": [{"containerPort": 2222}]}
 
 CONTRADICTIONS = [
     Contradiction(
@@ -29,5 +32,11 @@ CONTRADICTIONS = [
         {"hostNetwork": True, "metrics": {"enabled": True, "port": 10250}},
         ["hostNetwork", "metrics.port"],
         {"metrics": {"port": 9400}},
+    ),
+    # A native sidecar runs beside the worker; another init container has ended before.
+    Contradiction(
+        {"worker": {"initContainers": [{**NATIVE, **AGENT_PORT}]}},
+        ["agent.port", "worker.initContainers"],
+        {"worker": {"initContainers": [{**CONTAINER, **AGENT_PORT}]}},
     ),
 ]

@@ -46,7 +46,7 @@ two dependencies of one release, whose labels have two names.
       {{- $nodes := dict "selector" $group.nodeSelector "other" ($pod.nodeSelector | default dict) -}}
       {{- $isApart := include "horovod.selectsOtherNodes" $nodes -}}
       {{- if and $pod.hostNetwork .spec.replicas (not $isOwn) (not $isApart) -}}
-        {{- $taken := include "horovod.portsOfContainers" $pod.containers | fromYamlArray -}}
+        {{- $taken := include "horovod.portsOfPod" $pod | fromYamlArray -}}
         {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
           {{- if has $port $taken -}}
             {{- include "horovod.refuse" (dict
@@ -64,13 +64,15 @@ two dependencies of one release, whose labels have two names.
 {{/* In one pod, a port has one container. */}}
 {{- define "horovod.checkPortsOfPod" -}}
 {{- range $owner, $group := omit .facts.podValues "master" -}}
-  {{- $taken := include "horovod.portsOfContainers" $group.extraContainers | fromYamlArray -}}
-  {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
-    {{- if has $port $taken -}}
-      {{- include "horovod.refuse" (dict
-        "what" (printf "%s is %s but %s.extraContainers has that port" $key $port $owner)
-        "why" "a pod has each port once"
-        "do" "choose another port for one of them") -}}
+  {{- range $list, $field := dict "extraContainers" "containers" "initContainers" "initContainers" -}}
+    {{- $taken := include "horovod.portsOfPod" (dict $field (get $group $list)) | fromYamlArray -}}
+    {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
+      {{- if has $port $taken -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf "%s is %s but %s.%s has that port" $key $port $owner $list)
+          "why" "a pod has each port once"
+          "do" "choose another port for one of them") -}}
+      {{- end -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -84,9 +86,16 @@ metrics.port: "{{ int .facts.values.metrics.port }}"
 {{- end }}
 {{- end }}
 
-{{/* The TCP ports of a list of containers, as a YAML list of texts. */}}
-{{- define "horovod.portsOfContainers" -}}
-{{- range . }}
+{{/*
+The TCP ports of a running pod, as a YAML list of texts: of init containers, only native sidecars still run.
+Call with a pod spec, or with a map of its `containers` or `initContainers`.
+*/}}
+{{- define "horovod.portsOfPod" -}}
+{{- $running := .containers | default list }}
+{{- range .initContainers }}
+{{- if eq (.restartPolicy | default "") "Always" }}{{ $running = append $running . }}{{ end }}
+{{- end }}
+{{- range $running }}
 {{- range .ports }}
 {{- if eq (.protocol | default "TCP") "TCP" }}
 - "{{ int .containerPort }}"
