@@ -39,13 +39,15 @@ where the cluster has no such object.
 {{- end }}
 
 {{- define "horovod.checkClaimsExist" -}}
-{{- range .facts.groups -}}
+{{- range $group := .facts.groups -}}
   {{- range .volumes -}}
+    {{- $ownKey := printf "%s.volumes" $group.valuesKey -}}
+    {{- $key := ternary "volumes" $ownKey (has . $.facts.values.volumes) -}}
     {{- include "horovod.requireObject" (dict
       "root" $
       "kind" "PersistentVolumeClaim"
       "name" (dig "persistentVolumeClaim" "claimName" "" .)
-      "key" (printf "volumes[%s].persistentVolumeClaim.claimName" .name)
+      "key" (printf "%s[%s].persistentVolumeClaim.claimName" $key .name)
       "remedy" "correct the name") -}}
   {{- end -}}
 {{- end -}}
