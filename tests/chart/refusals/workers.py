@@ -64,6 +64,32 @@ CONTRADICTIONS = [
     Contradiction(
         {
             "worker": {
+                "slots": 4,
+                "resources": {"limits": {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": 1}},
+            }
+        },
+        [
+            "worker.slots",
+            'worker.resources.limits["nvidia.com/mig-1g.5gb"]',
+            'worker.resources.limits["nvidia.com/mig-2g.10gb"]',
+            "make up 3",
+        ],
+        {"worker": {"slots": 3}},
+    ),
+    Contradiction(
+        {
+            "worker": {
+                "slots": 2,
+                "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}],
+                "resources": {"limits": {"nvidia.com/mig-1g.5gb": 1, "nvidia.com/mig-2g.10gb": 1}},
+            }
+        },
+        ["worker.env", "NVIDIA_VISIBLE_DEVICES", "make up 2"],
+        {"worker": {"env": []}},
+    ),
+    Contradiction(
+        {
+            "worker": {
                 "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}],
                 "resources": {"limits": {"nvidia.com/gpu": 1}},
             }

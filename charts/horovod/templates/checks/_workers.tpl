@@ -64,24 +64,34 @@ the run needs every worker.
 {{- range .facts.groups -}}
   {{- if and .gpus (ne .gpus (int .slots)) -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "%s.slots is %d but %s.resources.limits[%q] is %d"
-        .valuesKey (int .slots) .valuesKey .gpuResource .gpus)
+      "what" (printf "%s.slots is %d but %s" .valuesKey (int .slots) (include "horovod.gpuLimits" .))
       "why" "each rank uses one GPU"
       "do" "make them equal") -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
 
+{{/* The keys of a group's limits of GPUs, and their sum, for a refusal. */}}
+{{- define "horovod.gpuLimits" -}}
+{{- $keys := list -}}
+{{- range .gpuResources -}}
+  {{- $keys = append $keys (printf "%s.resources.limits[%q]" $.valuesKey .) -}}
+{{- end -}}
+{{- $verb := ternary "make up" "is" (gt (len $keys) 1) -}}
+{{- printf "%s %s %d" (join " and " $keys) $verb .gpus -}}
+{{- end }}
+
 {{/* The variable with which a device plugin gives a worker its GPUs. */}}
 {{- define "horovod.checkDevicePlugin" -}}
 {{- $plugin := .facts.shared.devicePlugin -}}
 {{- range $group := .facts.groups -}}
-  {{- if regexMatch (printf "^(%s)$" $plugin.resources) .gpuResource -}}
+  {{- /* horovod.checkGpuMakers refuses several makers: what one resource matches, the others do, too. */ -}}
+  {{- if regexMatch (printf "^(%s)$" $plugin.resources) (first .gpuResources | default "") -}}
     {{- range .env -}}
       {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
         {{- include "horovod.refuse" (dict
-          "what" (printf "%s.env has %s but %s.resources.limits[%q] is %d"
-            $group.valuesKey .name $group.valuesKey $group.gpuResource $group.gpus)
+          "what" (printf "%s.env has %s but %s"
+            $group.valuesKey .name (include "horovod.gpuLimits" $group))
           "why" "the device plugin sets it to the GPUs that a worker gets"
           "do" "remove it") -}}
       {{- end -}}

@@ -122,7 +122,7 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 
 {{/*
   groups[].gpus   the GPUs of a worker
-  groups[].gpuResource  their resource; of several, the last one; empty without GPUs
+  groups[].gpuResources  their resources, such as two kinds of MIG
   groups[].gpuMakers  the domains of their resources, such as nvidia.com
   groups[].hasDevices  whether a worker has devices of any kind, or may have
 */}}
@@ -130,7 +130,7 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
 {{- $pattern := printf "^(%s)$" .facts.shared.gpus -}}
 {{- range $group := .facts.groups -}}
   {{- $gpus := 0 -}}
-  {{- $gpuResource := "" -}}
+  {{- $gpuResources := list -}}
   {{- $makers := list -}}
   {{- $hasDevices := or .podSpec.resourceClaims .podSpec.runtimeClassName -}}
   {{- range $resource, $count := (.resources).limits -}}
@@ -139,13 +139,13 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
       {{- $hasDevices = or $hasDevices (contains "/" $resource) -}}
       {{- if regexMatch $pattern $resource -}}
         {{- $gpus = add $gpus (int $count) -}}
-        {{- $gpuResource = $resource -}}
+        {{- $gpuResources = append $gpuResources $resource -}}
         {{- $makers = append $makers (dir $resource) | uniq -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
   {{- $_ := set $group "gpus" (int $gpus) -}}
-  {{- $_ := set $group "gpuResource" $gpuResource -}}
+  {{- $_ := set $group "gpuResources" $gpuResources -}}
   {{- $_ := set $group "gpuMakers" $makers -}}
   {{- $_ := set $group "hasDevices" (not (empty $hasDevices)) -}}
 {{- end -}}
