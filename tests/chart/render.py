@@ -43,6 +43,17 @@ def helm_template(
     return _cached_helm_template(text, release, helm, options, chart)
 
 
+def write_small_chart(folder: Path, text: str, *definitions: str) -> Path:
+    """Write a chart that renders this text with the named files of the chart's templates."""
+    templates = folder / "templates"
+    templates.mkdir()
+    for name in definitions:
+        shutil.copy(CHART / "templates" / name, templates)
+    (templates / "text.yaml").write_text(text)
+    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 1.0.0\n")
+    return folder
+
+
 def nested(path: Sequence[str], value: Any) -> Values:
     """Return {"a": {"b": 1}} for the path ("a", "b") and the value 1."""
     for step in reversed(path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from tests.chart.render import (
     pod_specs,
     render,
     run_settings,
+    write_small_chart,
 )
 from tests.support.world import World, one_group
 
@@ -154,12 +154,8 @@ REMOVALS = """\
 @pytest.fixture(scope="module")
 def removals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """A chart of nothing but the rule, rendered."""
-    chart = tmp_path_factory.mktemp("removals")
-    templates = chart / "templates"
-    templates.mkdir()
-    shutil.copy(CHART / "templates" / "facts" / "_cluster.tpl", templates)
-    (templates / "removals.yaml").write_text(REMOVALS)
-    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: removals\nversion: 1.0.0\n")
+    folder = tmp_path_factory.mktemp("removals")
+    chart = write_small_chart(folder, REMOVALS, "facts/_cluster.tpl")
     cases = [
         {"outcome": outcome, "cleanup": cleanup} for outcome in OUTCOMES for cleanup in CLEANUPS
     ]

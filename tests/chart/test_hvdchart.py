@@ -19,7 +19,7 @@ from hvdchart.run.helm import render_manifests
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
-from tests.chart.render import Manifest, parse_manifests, render, variables
+from tests.chart.render import Manifest, parse_manifests, render, variables, write_small_chart
 from tests.support.go_programs import NO_GARBAGE_COLLECTION
 from tests.support.launch_cases import Case
 from tests.support.specs import NAMED, NODE
@@ -57,11 +57,7 @@ def no_garbage_collection(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a chart that prints its values."""
-    chart = tmp_path_factory.mktemp("echo")
-    (chart / "templates").mkdir()
-    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: echo\nversion: 1.0.0\n")
-    (chart / "templates" / "echo.yaml").write_text("values: {{ .Values | toJson }}\n")
-    return chart
+    return write_small_chart(tmp_path_factory.mktemp("echo"), "values: {{ .Values | toJson }}\n")
 
 
 def helms_values(helm: str, chart: Path, defaults: Values, *files: Values) -> Values:

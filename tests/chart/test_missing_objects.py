@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from devtools.common.repository import CHART
-from tests.chart.render import Values, helm_template
+from tests.chart.render import Values, helm_template, write_small_chart
 
 # What the check sees of a cluster without objects: `helm template` reaches none.
 CHECK_OF_CLAIMS = """\
@@ -20,14 +18,9 @@ CHECK_OF_CLAIMS = """\
 @pytest.fixture(scope="module")
 def check_of_claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A chart of nothing but the check."""
-    chart = tmp_path_factory.mktemp("claims")
-    templates = chart / "templates"
-    templates.mkdir()
-    for name in ("checks/_checks.tpl", "checks/_objects.tpl"):
-        shutil.copy(CHART / "templates" / name, templates)
-    (templates / "check.yaml").write_text(CHECK_OF_CLAIMS)
-    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: claims\nversion: 1.0.0\n")
-    return chart
+    folder = tmp_path_factory.mktemp("claims")
+    files = ("checks/_checks.tpl", "checks/_objects.tpl")
+    return write_small_chart(folder, CHECK_OF_CLAIMS, *files)
 
 
 def claim(name: str) -> Values:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
-from devtools.common.repository import CHART
 from tests.chart.releases import on_nodes
-from tests.chart.render import Manifest, Values, helm_template, one, pod_spec, render
+from tests.chart.render import (
+    Manifest,
+    Values,
+    helm_template,
+    one,
+    pod_spec,
+    render,
+    write_small_chart,
+)
 
 # What the check of ports sees of a cluster, which `helm template` does not reach.
 CHECK_OF_PORTS = """\
@@ -24,14 +30,9 @@ POOL = {"pool": "a"}
 @pytest.fixture(scope="module")
 def check_of_ports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A chart of nothing but the check."""
-    chart = tmp_path_factory.mktemp("ports")
-    templates = chart / "templates"
-    templates.mkdir()
-    for name in ("checks/_checks.tpl", "checks/_network.tpl", "common/_labels.tpl"):
-        shutil.copy(CHART / "templates" / name, templates)
-    (templates / "check.yaml").write_text(CHECK_OF_PORTS)
-    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: ports\nversion: 1.0.0\n")
-    return chart
+    folder = tmp_path_factory.mktemp("ports")
+    files = ("checks/_checks.tpl", "checks/_network.tpl", "common/_labels.tpl")
+    return write_small_chart(folder, CHECK_OF_PORTS, *files)
 
 
 def check(
