@@ -49,6 +49,7 @@ from hvd_pods.rules.events import (
     RanksChecked,
     RecordChanged,
     RecordFailed,
+    RecordPurpose,
     RecordRead,
     RecordReleased,
     RecordWritten,
@@ -59,7 +60,6 @@ from hvd_pods.rules.events import (
     WorkersScaled,
 )
 from hvd_pods.rules.job_state import REPLACED, UNREADABLE, JobReading, read_found_job
-from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.run_state import Assignment, RunState
 from hvd_pods.shared.contract import CLEANUP, LEASE, RENEWED
@@ -201,7 +201,7 @@ class World:
             self.is_running = True
         if isinstance(effect, Exit):
             self.exit = effect
-        if isinstance(effect, WriteRecord) and effect.purpose == TAKE:
+        if isinstance(effect, WriteRecord) and effect.purpose == RecordPurpose.TAKE:
             # The other master has ended.
             self.record = {}
         if isinstance(effect, WatchWorkers):
@@ -217,13 +217,13 @@ class World:
 
 def _answer_write(world: World, effect: WriteRecord) -> list[Event]:
     is_other = world.record.get("holder") == OTHER["holder"]
-    if effect.is_holder and is_other and effect.purpose != TAKE:
+    if effect.is_holder and is_other and effect.purpose != RecordPurpose.TAKE:
         return [RecordChanged(effect.purpose, dict(world.record), effect.changes + 1)]
     return [RecordWritten(effect.purpose), RecordFailed(effect.purpose, 503, "away")]
 
 
 def _answer_read(world: World, effect: ReadRecord) -> list[Event]:
-    return [RecordRead(dict(world.record)), RecordFailed("read", 403, "no")]
+    return [RecordRead(dict(world.record)), RecordFailed(RecordPurpose.READ, 403, "no")]
 
 
 def _answer_release(world: World, effect: ReleaseRecord) -> list[Event]:

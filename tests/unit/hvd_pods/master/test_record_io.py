@@ -16,6 +16,7 @@ from hvd_pods.rules.events import (
     JobRead,
     RecordChanged,
     RecordFailed,
+    RecordPurpose,
     RecordRead,
     RecordReleased,
     RecordWritten,
@@ -38,7 +39,7 @@ OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)
 
 
-END = WriteRecord("end", {"state": "Finished"}, 7, is_holder=True)
+END = WriteRecord(RecordPurpose.END_RUN, {"state": "Finished"}, 7, is_holder=True)
 DELETED_AT = "2026-01-01T10:00:00Z"
 GOING = {"metadata": {"name": JOB, "deletionTimestamp": DELETED_AT}, "spec": {}}
 
@@ -79,7 +80,7 @@ class Record:
         """A client of the master that holds the record."""
         made = self.client()
         made.read(ReadRecord())
-        assert made.write(take(state="Running")) == RecordWritten("take")
+        assert made.write(take(state="Running")) == RecordWritten(RecordPurpose.TAKE)
         return made
 
     def patches(self) -> int:
@@ -88,7 +89,7 @@ class Record:
 
 def take(changes: int = 0, retry_seconds: float | None = 0.0, **data: str) -> WriteRecord:
     return WriteRecord(
-        "take", data, 7, is_holder=True, changes=changes, retry_seconds=retry_seconds
+        RecordPurpose.TAKE, data, 7, is_holder=True, changes=changes, retry_seconds=retry_seconds
     )
 
 
@@ -128,8 +129,8 @@ def test_record_that_cannot_be_read_or_written_is_reported(
     record.api.fail("GET", PATH, faults.status(code, "no"))
     record.api.fail("PATCH", PATH, faults.status(code, "no"))
     failed = (code, f"{code}: no", is_temporary)
-    assert record.client().read(ReadRecord()) == RecordFailed("read", *failed)
-    assert record.client().write(take(state="Running")) == RecordFailed("take", *failed)
+    assert record.client().read(ReadRecord()) == RecordFailed(RecordPurpose.READ, *failed)
+    assert record.client().write(take(state="Running")) == RecordFailed(RecordPurpose.TAKE, *failed)
     assert record.data == {}
 
 
@@ -146,7 +147,9 @@ def test_holder_adds_its_name_fence_number_and_time_to_the_record(
 def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record) -> None:
     client = record.held()
     renewed = record.data["renewed"]
-    assert client.write(WriteRecord("renew", {}, 8, is_holder=True)) == RecordWritten("renew")
+    assert client.write(WriteRecord(RecordPurpose.RENEW, {}, 8, is_holder=True)) == RecordWritten(
+        RecordPurpose.RENEW
+    )
     assert record.data["renewed"] > renewed
     assert record.data["fence"] == "8"
 
@@ -154,9 +157,9 @@ def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record
 def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:
     record.put(**OTHER)
     data = {"state": "Failed", "reason": "E: \x1b[31m\ud800"}
-    assert record.client().write(WriteRecord("end", data, 7, is_holder=False)) == RecordWritten(
-        "end"
-    )
+    assert record.client().write(
+        WriteRecord(RecordPurpose.END_RUN, data, 7, is_holder=False)
+    ) == RecordWritten(RecordPurpose.END_RUN)
     # No character controls a terminal or cannot be encoded.
     assert record.data == {**OTHER, "state": "Failed", "reason": r"E: \x1b[31m\ud800"}
 
@@ -165,15 +168,15 @@ def test_record_that_another_master_has_taken_is_not_overwritten(record: Record)
     """Neither by the write that was refused, nor by others that were asked for before."""
     client = record.held()
     record.put(**OTHER)
-    assert client.write(take(state="Finished")) == RecordChanged("take", OTHER, 1)
+    assert client.write(take(state="Finished")) == RecordChanged(RecordPurpose.TAKE, OTHER, 1)
     before = record.patches()
     late = [
         WriteRecord(purpose, {"state": "Finished"}, 7, is_holder=True)
-        for purpose in ("end", "renew")
+        for purpose in (RecordPurpose.END_RUN, RecordPurpose.RENEW)
     ]
     assert [client.write(write) for write in late] == [
-        RecordChanged("end", OTHER, 1),
-        RecordChanged("renew", OTHER, 1),
+        RecordChanged(RecordPurpose.END_RUN, OTHER, 1),
+        RecordChanged(RecordPurpose.RENEW, OTHER, 1),
     ]
     assert record.patches() == before
     assert record.data == OTHER
@@ -183,7 +186,7 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
     client = record.held()
     record.put(**OTHER)
     client.write(take())
-    assert client.write(take(changes=1)) == RecordWritten("take")
+    assert client.write(take(changes=1)) == RecordWritten(RecordPurpose.TAKE)
     assert record.data["holder"] == "own"
 
 
@@ -193,7 +196,7 @@ def test_record_that_a_person_changed_is_written_after_a_decision(
     client = record.held()
     record.put(holder="own", note="a person's")
     assert isinstance(client.write(take()), RecordChanged)
-    assert client.write(take(changes=1)) == RecordWritten("take")
+    assert client.write(take(changes=1)) == RecordWritten(RecordPurpose.TAKE)
     assert record.data["note"] == "a person's"
 
 
@@ -245,8 +248,8 @@ def test_record_that_was_deleted_is_held_again_by_its_holder(record: Record) -> 
     record.put_job()
     client = record.held()
     record.remove()
-    assert client.write(END) == RecordChanged("end", {}, 1)
-    assert client.write(replace(END, changes=1)) == RecordWritten("end")
+    assert client.write(END) == RecordChanged(RecordPurpose.END_RUN, {}, 1)
+    assert client.write(replace(END, changes=1)) == RecordWritten(RecordPurpose.END_RUN)
     assert (record.data["holder"], record.data["state"]) == ("own", "Finished")
 
 
@@ -281,7 +284,7 @@ def test_record_of_a_later_release_is_left_alone(
     client = record.held()
     record.remove()
     record.put(of="another")
-    assert client.write(END) == RecordChanged("end", {}, 1, is_other)
+    assert client.write(END) == RecordChanged(RecordPurpose.END_RUN, {}, 1, is_other)
     client.write(replace(END, changes=1))
     client.release(RELEASE)
     assert (record.data == {}) is is_other

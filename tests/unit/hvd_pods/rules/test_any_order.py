@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_pods.rules.decision import END_OF_RUN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -21,7 +20,14 @@ from hvd_pods.rules.effects import (
     StartLauncher,
     WriteRecord,
 )
-from hvd_pods.rules.events import Event, LauncherEnded, RecordChanged, Started, Terminated
+from hvd_pods.rules.events import (
+    Event,
+    LauncherEnded,
+    RecordChanged,
+    RecordPurpose,
+    Started,
+    Terminated,
+)
 from hvd_pods.shared.contract import QUEUE
 from hvd_pods.shared.run import Run
 from hvd_pods.shared.run_events import RunEvent
@@ -84,7 +90,7 @@ class DrivenOnce(World):
             assert not self.state.record_lock.lost_to, "the workers are another master's"
         if isinstance(effect, WriteRecord) and self.ends:
             assert effect.data["state"] == self.ends[-1], "the record's end is overwritten"
-        if isinstance(effect, WriteRecord) and effect.purpose == END_OF_RUN:
+        if isinstance(effect, WriteRecord) and effect.purpose == RecordPurpose.END_RUN:
             self.ends.append(effect.data["state"])
         self.finished += isinstance(effect, CreateJobEvent) and effect.event == RunEvent.FINISHED
 
@@ -100,7 +106,7 @@ def begin(name: str) -> DrivenOnce:
 def lose_record(world: World) -> None:
     if world.state.record_lock.is_held:
         world.record = dict(OTHER)
-        world.put(RecordChanged("renew", dict(OTHER), 1))
+        world.put(RecordChanged(RecordPurpose.RENEW, dict(OTHER), 1))
 
 
 def stop(world: World, job: Any) -> None:

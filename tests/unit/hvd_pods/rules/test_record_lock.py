@@ -26,6 +26,7 @@ from hvd_pods.rules.events import (
     ProgressReported,
     RecordChanged,
     RecordFailed,
+    RecordPurpose,
     RecordWritten,
     Started,
     Terminated,
@@ -34,8 +35,6 @@ from hvd_pods.rules.job_state import read_found_job
 from hvd_pods.rules.record_lock import (
     LOCK_DURATION_SECONDS,
     RECORD_POLL_INTERVAL_SECONDS,
-    RENEW,
-    TAKE,
 )
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
@@ -44,8 +43,8 @@ from tests.support.world import JOB, LATER, OTHER, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, put_each
 
 HELD = {**OTHER, "renewed": "1"}
-HELD_NOW = RecordWritten(TAKE)
-FORBIDDEN = RecordFailed(TAKE, 403, "forbidden", is_temporary=False)
+HELD_NOW = RecordWritten(RecordPurpose.TAKE)
+FORBIDDEN = RecordFailed(RecordPurpose.TAKE, 403, "forbidden", is_temporary=False)
 
 
 def started(record: dict[str, str], *events: Event, **changes: Any) -> World:
@@ -79,7 +78,7 @@ def conclude(world: World, record: dict[str, str] | None) -> None:
 def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, str]) -> None:
     world = started({**record, "fence": "5"})
     (write,) = world.of(WriteRecord)
-    assert write.purpose == TAKE
+    assert write.purpose == RecordPurpose.TAKE
     assert write.is_holder
     assert write.data == {}
     assert write.fence >= (WALL + world.now) * 1000 - 20
@@ -139,7 +138,7 @@ def test_unreadable_record_is_done_without_only_without_permission(
     world = World(one_group())
     world.put(Started())
     world.answers.clear()
-    world.put(RecordFailed("read", status, "no", is_temporary=status == 503))
+    world.put(RecordFailed(RecordPurpose.READ, status, "no", is_temporary=status == 503))
     world.settle(until=StartLauncher if goes_on else Exit)
     assert bool(world.of(StartLauncher)) is goes_on
 
@@ -150,7 +149,7 @@ def test_training_begins_although_the_record_cannot_be_written(
 ) -> None:
     world = started({})
     world.answers.clear()
-    world.put(RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
+    world.put(RecordFailed(RecordPurpose.TAKE, 503 if is_temporary else 403, "no", is_temporary))
     world.settle(until=StartLauncher)
     assert world.state.record_lock.is_held is is_held
     assert (TimerKind.RENEW in world.state.timers) is is_held
@@ -177,10 +176,13 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
     world.effects.clear()
     world.fire()
     world.fire()
-    assert [effect.purpose for effect in world.of(WriteRecord)] == [RENEW]
-    world.put(RecordFailed(RENEW, 503, "away"))
+    assert [effect.purpose for effect in world.of(WriteRecord)] == [RecordPurpose.RENEW]
+    world.put(RecordFailed(RecordPurpose.RENEW, 503, "away"))
     world.fire()
-    assert [effect.purpose for effect in world.of(WriteRecord)] == [RENEW, RENEW]
+    assert [effect.purpose for effect in world.of(WriteRecord)] == [
+        RecordPurpose.RENEW,
+        RecordPurpose.RENEW,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -202,15 +204,17 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
 ) -> None:
     world = World(one_group())
     world.train()
-    effects = world.put(RecordChanged(RENEW, data, 1))
+    effects = world.put(RecordChanged(RecordPurpose.RENEW, data, 1))
     assert any(isinstance(effect, EndLauncher) for effect in effects) is is_lost
     writes = [effect for effect in effects if isinstance(effect, WriteRecord)]
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
-@pytest.mark.parametrize("purpose", [TAKE, RENEW, "begin"])
+@pytest.mark.parametrize(
+    "purpose", [RecordPurpose.TAKE, RecordPurpose.RENEW, RecordPurpose.BEGIN_ATTEMPT]
+)
 def test_record_of_a_later_release_ends_the_earlier_master(
-    purpose: str,
+    purpose: RecordPurpose,
 ) -> None:
     """It would tell the next run of its own attempts, and begin that one's second."""
     world = World(one_group(cleanup="Always"))
@@ -241,7 +245,7 @@ def test_finished_training_succeeds_without_its_record(
     world.end_launcher(code)
     go_on(world, lambda: world.state.activity == activity)
     world.record = dict(OTHER)
-    world.put(RecordChanged(RENEW, dict(OTHER), 1))
+    world.put(RecordChanged(RecordPurpose.RENEW, dict(OTHER), 1))
     assert world.end()[0] == of_the_master
     assert not world.of(ScaleDown), "the workers are the other master's"
 
@@ -284,7 +288,7 @@ def test_workers_are_scaled_unless_another_master_has_the_record(
     world.end_launcher(0)
     go_on(world, lambda: world.state.activity == Activity.FINISHING)
     world.answers.clear()
-    world.put(RecordFailed("end", 403, "forbidden", is_temporary=False))
+    world.put(RecordFailed(RecordPurpose.END_RUN, 403, "forbidden", is_temporary=False))
     world.answers.clear()
     world.put(JobRead(read_found_job(JOB), record=record))
     assert world.end() == (0, "")
@@ -294,13 +298,13 @@ def test_workers_are_scaled_unless_another_master_has_the_record(
 def test_record_that_cannot_be_written_is_reported_once_for_each_reason() -> None:
     world = World(one_group())
     world.train()
-    world.put(RecordFailed(RENEW, 404, "404: gone", is_temporary=False))
-    world.put(RecordFailed(RENEW, 404, "404: gone", is_temporary=False))
-    world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
-    world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    world.put(RecordFailed(RecordPurpose.RENEW, 404, "404: gone", is_temporary=False))
+    world.put(RecordFailed(RecordPurpose.RENEW, 404, "404: gone", is_temporary=False))
+    world.put(RecordFailed(RecordPurpose.RENEW, 403, "403: forbidden", is_temporary=False))
+    world.put(RecordFailed(RecordPurpose.RENEW, 403, "403: forbidden", is_temporary=False))
     assert [world.logged().count(why) for why in ("404: gone", "403: forbidden")] == [1, 1]
-    world.put(RecordWritten(RENEW))
-    world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    world.put(RecordWritten(RecordPurpose.RENEW))
+    world.put(RecordFailed(RecordPurpose.RENEW, 403, "403: forbidden", is_temporary=False))
     assert world.logged().count("403: forbidden") == 2
 
 
@@ -319,7 +323,7 @@ def test_run_that_has_ended_is_not_repeated(data: dict[str, str], code: int) -> 
     world = started(data)
     assert world.end()[0] == code
     assert not world.of(StartLauncher)
-    assert all(write.purpose == TAKE for write in world.of(WriteRecord))
+    assert all(write.purpose == RecordPurpose.TAKE for write in world.of(WriteRecord))
     assert bool(world.of(ScaleDown)) is (code == 0), "as `cleanup` says"
 
 
@@ -378,6 +382,6 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
 def test_ended_run_with_a_read_only_record_is_not_repeated() -> None:
     world = started({**ENDED, "state": "Finished"})
     world.answers.clear()
-    world.put(RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.put(RecordFailed(RecordPurpose.TAKE, 403, "forbidden", is_temporary=False))
     assert world.end() == (0, "")
     assert not world.of(StartLauncher)

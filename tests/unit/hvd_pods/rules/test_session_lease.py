@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.rules.decision import END_OF_RUN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     ReadLease,
@@ -18,6 +17,7 @@ from hvd_pods.rules.events import (
     JobRead,
     LeaseRead,
     RecordChanged,
+    RecordPurpose,
     RecordWritten,
     Started,
     Terminated,
@@ -76,7 +76,9 @@ def test_training_that_its_command_has_forgotten_is_ended_with_its_workers() -> 
     assert code == 78
     assert "lease" in text
     assert len(world.of(ScaleDown)) == 1, "although cleanup is Never"
-    (end,) = [write.data for write in world.of(WriteRecord) if write.purpose == END_OF_RUN]
+    (end,) = [
+        write.data for write in world.of(WriteRecord) if write.purpose == RecordPurpose.END_RUN
+    ]
     assert (end["state"], end["reason"]) == ("Failed", text)
 
 
@@ -115,7 +117,7 @@ def test_waiting_for_workers_ends_with_the_lease_too() -> None:
     world.run = one_group()
     world.put(Started())
     world.answers = []
-    world.put(RecordWritten("take"))
+    world.put(RecordWritten(RecordPurpose.TAKE))
     world.put(JobRead(read_found_job(leased_job(SECONDS))))
     world.answers = []
     pass_time(world, SECONDS + 100)
@@ -238,7 +240,7 @@ def test_master_that_was_replaced_neither_stays_nor_takes_the_workers_along() ->
     world = session()
     world.train()
     world.answer_all()
-    world.put(RecordChanged("renew", dict(OTHER), 1))
+    world.put(RecordChanged(RecordPurpose.RENEW, dict(OTHER), 1))
     world.record = dict(OTHER)
     world.end_launcher(1)
     world.answer_all()

@@ -23,7 +23,7 @@ from hvd_pods.pod.threads import start_thread
 from hvd_pods.rules import events
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import Effect
-from hvd_pods.rules.events import Cause, Event, Moment
+from hvd_pods.rules.events import Cause, Event, Moment, RecordPurpose
 from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.run_state import Activity, Assignment, RunState
@@ -38,7 +38,7 @@ MAX_LOG_BYTES = 4 << 20
 MAX_QUEUED_EVENTS = 10_000
 EVENT_LOG_CLOSE_TIMEOUT_SECONDS = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer, "JobReading": JobReading}
-ENUMS = {"TimerKind": TimerKind, "JobKind": JobKind}
+ENUMS = {"TimerKind": TimerKind, "JobKind": JobKind, "RecordPurpose": RecordPurpose}
 # Fields of the first line in addition to the run.
 ASSIGNMENT_FIELDS = ("holder", "job", "uid")
 

@@ -27,6 +27,7 @@ from hvd_pods.rules.events import (
     LeaseRead,
     RecordChanged,
     RecordFailed,
+    RecordPurpose,
     RecordRead,
     RecordReleased,
     RecordWritten,
@@ -44,7 +45,6 @@ from hvd_pods.shared.untrusted import printable
 RELEASE_RETRY_SECONDS = 10.0
 # Seconds until the second read of a Job that was not found.
 SECOND_READ_DELAY_SECONDS = 1.0
-RELEASE = "release"
 
 
 class RecordClient:
@@ -81,7 +81,7 @@ class RecordClient:
         try:
             return RecordRead(self._read_or_make())
         except ApiError as problem:
-            return _failure_event("read", problem)
+            return _failure_event(RecordPurpose.READ, problem)
 
     @carries_out(WriteRecord, work_queues.RECORD)
     def write(self, effect: WriteRecord) -> Event:
@@ -96,7 +96,11 @@ class RecordClient:
         """Release the record, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}
         last_write = WriteRecord(
-            RELEASE, news, effect.fence, is_holder=True, retry_seconds=RELEASE_RETRY_SECONDS
+            RecordPurpose.RELEASE,
+            news,
+            effect.fence,
+            is_holder=True,
+            retry_seconds=RELEASE_RETRY_SECONDS,
         )
         try:
             # A person may change the record meanwhile. Leave another master's record as it is.
@@ -104,7 +108,7 @@ class RecordClient:
                 self._data.get(RecordKey.HOLDER) == self._own[RecordKey.HOLDER]
                 and not self._is_other
             ):
-                self._patch(RELEASE, news, last_write)
+                self._patch(RecordPurpose.RELEASE, news, last_write)
         except ApiError as problem:
             log(f"cannot release the record: {problem}")
         return RecordReleased()
@@ -150,11 +154,11 @@ class RecordClient:
         is_own = metadata.get("uid", self._job) == self._job
         return is_own and "deletionTimestamp" not in metadata
 
-    def _patch(self, purpose: str, data: Mapping[str, str], effect: WriteRecord) -> Event:
+    def _patch(self, purpose: RecordPurpose, data: Mapping[str, str], effect: WriteRecord) -> Event:
         # Exceptions of ranks may contain any character.
         data = {name: printable(text) for name, text in data.items()}
         body: dict[str, Any] = {"data": data}
-        if self._is_other or (effect.changes != self._changes and purpose != RELEASE):
+        if self._is_other or (effect.changes != self._changes and purpose != RecordPurpose.RELEASE):
             # This write would take the record back from another master.
             return RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.is_holder:
@@ -179,7 +183,7 @@ class RecordClient:
         return RecordWritten(purpose)
 
 
-def _failure_event(purpose: str, problem: ApiError) -> Event:
+def _failure_event(purpose: RecordPurpose, problem: ApiError) -> Event:
     return RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
 
 

@@ -48,13 +48,13 @@ from hvd_pods.rules.events import (
     EventSink,
     JobRead,
     RecordChanged,
+    RecordPurpose,
     RecordRead,
     RecordWritten,
     Terminated,
     WorkersScaled,
 )
 from hvd_pods.rules.job_state import read_found_job
-from hvd_pods.rules.record_lock import RENEW, TAKE
 from hvd_pods.rules.run_state import Assignment
 from hvd_pods.shared import contract
 from hvd_pods.shared.errors import InterruptedRunError, RunError
@@ -116,9 +116,9 @@ class SelftestRecordClient(RecordClient):
 
     def write(self, effect: WriteRecord) -> Event:
         """Take the record or renew the lock; nothing else is written."""
-        if effect.purpose == RENEW:
+        if effect.purpose == RecordPurpose.RENEW:
             effect = replace(effect, data={})
-        elif effect.purpose != TAKE:
+        elif effect.purpose != RecordPurpose.TAKE:
             return RecordWritten(effect.purpose)
         return _about_hold(super().write(effect))
 

@@ -63,6 +63,7 @@ from hvd_pods.rules.events import (
     RanksChecked,
     RecordChanged,
     RecordFailed,
+    RecordPurpose,
     RecordRead,
     RecordReleased,
     RecordWritten,
@@ -135,7 +136,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
         activity=Activity.WAITING_FOR_WORKERS,
     )
     decision.set_entry(RUNNING, decision.state.last_failure)
-    decision.write_record("begin")
+    decision.write_record(RecordPurpose.BEGIN_ATTEMPT)
     decision.add_effects(
         WatchWorkers(number), Prepare(number, fence, scales_workers=run.has_api_access)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hvd_pods.rules.effects import CreateJobEvent, Effect, Log, ReleaseRecord, WriteRecord
-from hvd_pods.rules.events import Event, Moment, RecordReleased
+from hvd_pods.rules.events import Event, Moment, RecordPurpose, RecordReleased
 from hvd_pods.rules.run_state import (
     Activity,
     Attempt,
@@ -23,9 +23,6 @@ from hvd_pods.rules.timers import TimerKind
 from hvd_pods.shared.objects import format_time
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run_events import RunEvent
-
-# The purpose of the write that records the end.
-END_OF_RUN = "end"
 
 
 class Decision:
@@ -135,7 +132,7 @@ class Decision:
             entry[RecordKey.ORPHAN_FENCE] = str(self.state.orphan_fence)
         self.state = replace(self.state, entry=entry)
 
-    def write_record(self, purpose: str, retry_seconds: float | None = 0.0) -> None:
+    def write_record(self, purpose: RecordPurpose, retry_seconds: float | None = 0.0) -> None:
         """Request a write of the record, unless another master has taken it."""
         lock = self.state.record_lock
         if self.state.run.has_api_access and not lock.lost_to:

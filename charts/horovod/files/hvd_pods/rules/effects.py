@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
-from hvd_pods.rules.events import Notice
+from hvd_pods.rules.events import Notice, RecordPurpose
 from hvd_pods.shared.errors import RunError
 from hvd_pods.shared.run import Pod
 from hvd_pods.shared.run_events import RunEvent
@@ -71,7 +71,7 @@ class WriteRecord(Effect):
     `retry_seconds`: for how long the write is retried; None for as long as any other call.
     """
 
-    purpose: str
+    purpose: RecordPurpose
     data: Mapping[str, str]
     fence: int
     is_holder: bool

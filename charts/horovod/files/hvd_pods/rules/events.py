@@ -8,6 +8,7 @@ attempt's number, so that late events are recognized.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypedDict
 
 from hvd_pods.rules.job_state import JobReading
@@ -45,6 +46,23 @@ class Cause(NamedTuple):
     def text(self) -> str:
         """Return the cause in one line."""
         return self.who + self.what
+
+
+class RecordPurpose(Enum):
+    """Why the master reads or writes the record."""
+
+    READ = "read"
+    # The lock: to take it, to renew it, and to release it for another master.
+    TAKE = "take"
+    RENEW = "renew"
+    RELEASE = "release"
+    # The entry: an attempt or its launch begins, ranks stall, the run ends, or its workers stay
+    # for the session's next run.
+    BEGIN_ATTEMPT = "begin attempt"
+    BEGIN_LAUNCH = "begin launch"
+    REPORT_STALL = "report stall"
+    END_RUN = "end run"
+    KEEP_WORKERS = "keep workers"
 
 
 @dataclass(frozen=True)
@@ -86,14 +104,14 @@ class RecordRead(Event):
 class RecordWritten(Event):
     """A write of the record has succeeded; `purpose` is the purpose of the effect."""
 
-    purpose: str
+    purpose: RecordPurpose
 
 
 @dataclass(frozen=True)
 class RecordChanged(Event):
     """A write was refused because another client has changed the record; `data` is its new data."""
 
-    purpose: str
+    purpose: RecordPurpose
     data: Mapping[str, str]
     # The number of such changes so far.
     changes: int = 0
@@ -103,12 +121,12 @@ class RecordChanged(Event):
 
 @dataclass(frozen=True)
 class RecordFailed(Event):
-    """A call for the record has failed; `purpose` is "read" or the purpose of the write.
+    """A call for the record has failed; `purpose` is READ or the purpose of the write.
 
     The other fields are copied from the ApiError (cluster/kube.py).
     """
 
-    purpose: str
+    purpose: RecordPurpose
     status: int
     message: str
     is_temporary: bool = True

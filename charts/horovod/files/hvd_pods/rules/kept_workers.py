@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import RESTART_RETRY_SECONDS, ReadJob, ScaleDown
+from hvd_pods.rules.events import RecordPurpose
 from hvd_pods.rules.job_state import JobKind, JobReading
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
@@ -33,7 +34,7 @@ def keep(decision: Decision) -> None:
         scale_down(decision)
         return
     decision.lease = replace(decision.lease, note=LEASE_KEPT)
-    decision.write_record("keep workers")
+    decision.write_record(RecordPurpose.KEEP_WORKERS)
     decision.log("the workers stay for the session's next run, as long as its lease is renewed")
     watch_deadline(decision, decision.state.job)
 

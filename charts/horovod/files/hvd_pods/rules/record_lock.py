@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Mapping
 
 from hvd_pods.rules import launch_abort, run_end
-from hvd_pods.rules.decision import END_OF_RUN, Decision
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
     RESTART_RETRY_SECONDS,
     START_RETRY_SECONDS,
@@ -31,6 +31,7 @@ from hvd_pods.rules.events import (
     EndReached,
     RecordChanged,
     RecordFailed,
+    RecordPurpose,
     RecordRead,
     RecordWritten,
     Started,
@@ -64,8 +65,6 @@ MAX_RECORD_COUNT = 10**18
 MAX_NAME_CHARACTERS = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
 LATER_RELEASE = "a later release of this name"
-TAKE = "take"
-RENEW = "renew"
 
 
 def begin(decision: Decision, event: Started) -> None:
@@ -110,7 +109,7 @@ def _take(decision: Decision, data: Mapping[str, str], additions: Mapping[str, s
     decision.record_lock = replace(decision.record_lock, fence=fence, data=dict(data))
     decision.add_effects(
         WriteRecord(
-            TAKE,
+            RecordPurpose.TAKE,
             additions,
             fence,
             is_holder=True,
@@ -188,12 +187,12 @@ def _note_earlier_training(decision: Decision, data: Mapping[str, str]) -> None:
 def on_written(decision: Decision, event: RecordWritten) -> None:
     """Handle a written record, which was taken or renewed, or contains the end of the run."""
     decision.record_lock = replace(decision.record_lock, trouble="")
-    if event.purpose == TAKE:
+    if event.purpose == RecordPurpose.TAKE:
         decision.record_lock = replace(decision.record_lock, is_held=True)
         on_held(decision, decision.record_lock.data)
-    elif event.purpose == RENEW:
+    elif event.purpose == RecordPurpose.RENEW:
         decision.record_lock = replace(decision.record_lock, is_renewing=False)
-    elif event.purpose == END_OF_RUN and decision.state.activity == Activity.FINISHING:
+    elif event.purpose == RecordPurpose.END_RUN and decision.state.activity == Activity.FINISHING:
         run_end.clean_up(decision)
 
 
@@ -206,18 +205,18 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
         # Do not write: the next master would read an entry of this run as its own.
         lose(decision, LATER_RELEASE)
         return
-    if event.purpose == TAKE:
+    if event.purpose == RecordPurpose.TAKE:
         take_if_free(decision, event)
         return
     # Another master that has taken the record has a higher number, even if it has released it
     # since.
     if fence_of(event.data, decision.wall) <= decision.record_lock.fence:
-        if event.purpose == RENEW:
+        if event.purpose == RecordPurpose.RENEW:
             decision.record_lock = replace(decision.record_lock, is_renewing=False)
             renew(decision)
         else:
             decision.write_record(
-                event.purpose, retry_seconds=None if event.purpose == END_OF_RUN else 0.0
+                event.purpose, retry_seconds=None if event.purpose == RecordPurpose.END_RUN else 0.0
             )
         return
     lose(decision, describe_holder(event.data))
@@ -264,23 +263,23 @@ def make_superseded_error(holder: str) -> RunError:
 
 def on_failed(decision: Decision, event: RecordFailed) -> None:
     """Handle a failed call for the record: continue without it if that is safe."""
-    if event.purpose == "read":
+    if event.purpose == RecordPurpose.READ:
         if event.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             message = f"cannot read which master controls the workers: {event.message}"
             decision.add_event(EndReached(RunError(message)))
         else:
             _continue_without(decision, event.message)
-    elif event.purpose == TAKE and event.is_temporary:
+    elif event.purpose == RecordPurpose.TAKE and event.is_temporary:
         decision.log(f"cannot write the record: {event.message}; trying again during the training")
-        on_written(decision, RecordWritten(TAKE))
-    elif event.purpose == TAKE:
+        on_written(decision, RecordWritten(RecordPurpose.TAKE))
+    elif event.purpose == RecordPurpose.TAKE:
         _continue_without(decision, event.message)
     else:
         # The training continues, protected by its fence number; a renewal writes the record later.
         if event.message != decision.record_lock.trouble:
             decision.log(f"cannot write the record of this run: {event.message}")
         lock = replace(decision.record_lock, is_renewing=False, trouble=event.message)
-        if event.purpose == END_OF_RUN and decision.state.activity == Activity.FINISHING:
+        if event.purpose == RecordPurpose.END_RUN and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
             lock = replace(lock, is_end_unconfirmed=lock.is_held)
@@ -292,7 +291,7 @@ def renew(decision: Decision) -> None:
     """Renew the lock, unless the previous renewal is still in progress."""
     if not decision.record_lock.is_renewing:
         decision.record_lock = replace(decision.record_lock, is_renewing=True)
-        decision.write_record(RENEW)
+        decision.write_record(RecordPurpose.RENEW)
     decision.set_timer(TimerKind.RENEW, decision.now + RENEW_INTERVAL_SECONDS)
 
 

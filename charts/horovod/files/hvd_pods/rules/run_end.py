@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Mapping
 
 from hvd_pods.rules import kept_workers
-from hvd_pods.rules.decision import END_OF_RUN, Decision
+from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import RESTART_RETRY_SECONDS, ReadJob, ReportFailure, ScaleDown
+from hvd_pods.rules.events import RecordPurpose
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.shared.contract import CLEANUP
 from hvd_pods.shared.errors import ConfigurationError, RunError
@@ -56,12 +57,12 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     elif problem and state.job.is_withdrawn:
         # Only this master can scale the workers down. The run may continue later.
         decision.set_entry(RUNNING, str(problem))
-        decision.write_record(END_OF_RUN, retry_seconds=None)
+        decision.write_record(RecordPurpose.END_RUN, retry_seconds=None)
     elif state.is_terminating and state.job.will_retry(code, decision.wall):
         end_or_keep_workers(decision)
     else:
         decision.set_entry(FAILED if problem else FINISHED, str(problem or ""))
-        decision.write_record(END_OF_RUN, retry_seconds=None)
+        decision.write_record(RecordPurpose.END_RUN, retry_seconds=None)
 
 
 def clean_up(decision: Decision) -> None:

@@ -13,7 +13,7 @@ from typing import Sequence
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import ShowStacks
-from hvd_pods.rules.events import Notice, RankMissing, StacksShown
+from hvd_pods.rules.events import Notice, RankMissing, RecordPurpose, StacksShown
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.stall_state import (
     FORGOTTEN_PERIODS,
@@ -224,7 +224,7 @@ def _announce_stall(decision: Decision, text: str) -> None:
     decision.log(f"stalled: {text}")
     decision.report(RunEvent.STALLED, text)
     decision.state = replace(decision.state, stall_count=decision.state.stall_count + 1)
-    decision.write_record("stall")
+    decision.write_record(RecordPurpose.REPORT_STALL)
 
 
 def _find_limit(decision: Decision, stall: RankStall) -> float:

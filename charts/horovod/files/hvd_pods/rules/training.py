@@ -29,6 +29,7 @@ from hvd_pods.rules.events import (
     ProgressReported,
     RanksAskedToEnd,
     RanksChecked,
+    RecordPurpose,
     WorkerReached,
 )
 from hvd_pods.rules.job_state import NOT_READ, JobReading
@@ -98,7 +99,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.add_effects(StartLauncher(number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(number, chosen))
     decision.set_entry(RUNNING, decision.state.last_failure)
-    decision.write_record("workers")
+    decision.write_record(RecordPurpose.BEGIN_LAUNCH)
     on_workers(decision)
 
 
