@@ -216,7 +216,7 @@ class Prober:
         if no_answer == probed.last_problem and not probed.has_answered:
             return
         probed.last_problem = no_answer
-        watched = (probed.kept_connection for probed in self._probed if probed.kept_connection)
+        watched = (worker.kept_connection for worker in self._probed if worker.kept_connection)
         limit = SILENCE_FACTOR * keepalive_times(self._lost_after)[0]
         all_workers_silent = probed.has_answered and all(
             silence(connection) >= limit for connection in watched
