@@ -44,10 +44,11 @@ SAMPLE = re.compile(
     r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf)|(?i:nan))"
 )
 LABELS = re.compile(f"({LABEL})")
-MAX_LINE_CHARACTERS = 4096
+MAX_SAMPLE_LINE_CHARACTERS = 4096
 # Limits: the samples of scripts on a page, which its files share equally; the labels of a sample;
-# and the characters of a label's name and value. The chart's PodMonitor sets the same limits for
-# Prometheus.
+# and the characters of a label's name and value. The chart's PodMonitor sets wider limits, which
+# hold where a script has taken the port itself: a page also has the chart's own samples, and
+# Prometheus adds labels.
 MAX_SERIES = 1000
 MAX_LABELS = 16
 MAX_LABEL_NAME_CHARACTERS = 100
@@ -107,11 +108,11 @@ def parse_samples(text: str, most: int = MAX_SERIES) -> tuple[list[Sample], int]
 def parse_sample(line: str) -> Sample | None:
     """Parse a line that a script may add; None for an invalid line, which would break a page.
 
-    A line is invalid if it has another form, more than MAX_LINE_CHARACTERS, a metric of the
+    A line is invalid if it has another form, more than MAX_SAMPLE_LINE_CHARACTERS, a metric of the
     chart's own, a label twice, more labels or longer ones than the limits, the label `__name__`, or
     a number that no float can hold.
     """
-    match = SAMPLE.fullmatch(line) if len(line) <= MAX_LINE_CHARACTERS else None
+    match = SAMPLE.fullmatch(line) if len(line) <= MAX_SAMPLE_LINE_CHARACTERS else None
     if not match or match[1] in METRICS:
         return None
     labels = sorted(LABELS.findall(match[2] or ""))
