@@ -48,7 +48,7 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
             "stall_timeout_seconds": 3600,
             "is_stall_timeout_default": True,
             "grace_seconds": 30,
-            "HVD_GRACE": "30",
+            "HVD_GRACE_SECONDS": "30",
             "backoffLimit": 3,
         },
     ),
@@ -149,12 +149,12 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
             "lost_after_seconds": 0,
             "stall_timeout_seconds": 0,
             "is_stall_timeout_default": False,
-            "HVD_STALL_TIMEOUT": "0",
+            "HVD_STALL_TIMEOUT_SECONDS": "0",
         },
     ),
     "stalls by default": (
         {"launch": {"stallTimeoutSeconds": None}},
-        {"HVD_STALL_TIMEOUT": "3600"},
+        {"HVD_STALL_TIMEOUT_SECONDS": "3600"},
     ),
     "no grace and no retries": (
         {"master": {"terminationGracePeriodSeconds": 0, "backoffLimit": 0}},

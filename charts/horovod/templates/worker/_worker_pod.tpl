@@ -104,11 +104,11 @@ Call with (dict "root" $ "group" $group).
 would. */}}
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
-- {name: HVD_GRACE, value: {{ quote .group.grace }}}
+- {name: HVD_GRACE_SECONDS, value: {{ quote .group.grace }}}
 {{- if $facts.kueue }}
 - {name: HVD_IN_QUEUE, value: "1"}
 {{- end }}
-- {name: HVD_STALL_TIMEOUT, value: {{ int $facts.effective.launch.stallTimeoutSeconds | quote }}}
+- {name: HVD_STALL_TIMEOUT_SECONDS, value: {{ int $facts.effective.launch.stallTimeoutSeconds | quote }}}
 {{- if $facts.ranksChooseFusion }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}
 {{- end }}

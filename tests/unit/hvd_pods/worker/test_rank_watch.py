@@ -255,10 +255,10 @@ def test_rank_that_is_stopped_is_described(
     ("timeout", "period"), [("0", "15"), ("600", "15"), ("20", "10"), ("1", "1")]
 )
 def test_horovod_reports_within_half_of_the_stall_timeout(timeout: str, period: str) -> None:
-    chosen = rank_watch.choose_period({contract.STALL_TIMEOUT: timeout})
+    chosen = rank_watch.choose_period({contract.STALL_TIMEOUT_SECONDS: timeout})
     assert chosen == {rank_watch.PERIOD_VARIABLE: period}
 
 
 def test_period_stays_where_worker_env_sets_it() -> None:
-    given = {contract.STALL_TIMEOUT: "20", rank_watch.PERIOD_VARIABLE: "60"}
+    given = {contract.STALL_TIMEOUT_SECONDS: "20", rank_watch.PERIOD_VARIABLE: "60"}
     assert rank_watch.choose_period(given) == {}

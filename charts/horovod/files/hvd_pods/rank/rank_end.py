@@ -63,14 +63,14 @@ def _memory(status: int) -> dict[str, float]:
 def _report_end(script: rank_registry.RankScript, status: int) -> None:
     """Report to the master; after a failure, wait until the launcher may know of it.
 
-    The timeout for the master's response is the pod's grace period, HVD_GRACE.
+    The timeout for the master's response is the pod's grace period, HVD_GRACE_SECONDS.
     """
     for number in signal.valid_signals():
         # Only signals that were passed on to the script have handlers.
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL if number in END_SIGNALS else signal.SIG_IGN)
     # The kubelet kills the worker at the end of the grace period.
-    answer_timeout_seconds = float(os.environ.get(contract.GRACE, "30"))
+    answer_timeout_seconds = float(os.environ.get(contract.GRACE_SECONDS, "30"))
     # An error means that the master did not respond, or that a rank did not end in time.
     with rank_registry.waiting(), suppress(OSError, ValueError):
         rank_registry.send(script, answer_timeout_seconds, kind=ENDED, waits=bool(status))

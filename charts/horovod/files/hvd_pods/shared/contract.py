@@ -39,11 +39,11 @@ MASTER_NAME = "HVD_MASTER_NAME"
 # The revision of the release that made the pod.
 REVISION = "HVD_REVISION"
 # The pod's grace period, in seconds.
-GRACE = "HVD_GRACE"
+GRACE_SECONDS = "HVD_GRACE_SECONDS"
 # Set in a queue of Kueue, where a worker that is deleted has not succeeded.
 IN_QUEUE = "HVD_IN_QUEUE"
 # The seconds for which a rank may keep the others waiting; 0: no limit.
-STALL_TIMEOUT = "HVD_STALL_TIMEOUT"
+STALL_TIMEOUT_SECONDS = "HVD_STALL_TIMEOUT_SECONDS"
 # Set where Horovod's fusion threshold follows from the number of ranks.
 FUSION_BY_RANKS = "HVD_FUSION_BY_RANKS"
 # The modules that the warm process imports, separated by spaces.

@@ -214,7 +214,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
     check_delay_seconds = notice_kinds.RANK_WATCH_INTERVAL_SECONDS
     while agent.returncode is None:
         if signals.asked_to_end:
-            grace = float(os.environ.get(contract.GRACE, "0"))
+            grace = float(os.environ.get(contract.GRACE_SECONDS, "0"))
             look = partial(wait, graceful_termination.DRAIN_POLL_INTERVAL_SECONDS)
             graceful_termination.drain(agent, grace, look, saver.begin)
             while saver.is_running:

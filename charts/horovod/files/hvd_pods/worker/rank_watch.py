@@ -111,7 +111,7 @@ def choose_period(environment: Mapping[str, str]) -> dict[str, str]:
 
     It is at most half of the stall timeout, so that a rank is named before the attempt ends.
     """
-    timeout = int(environment.get(contract.STALL_TIMEOUT, "0"))
+    timeout = int(environment.get(contract.STALL_TIMEOUT_SECONDS, "0"))
     period = min(MAX_PERIOD_SECONDS, max(1, timeout // 2)) if timeout else MAX_PERIOD_SECONDS
     return {} if PERIOD_VARIABLE in environment else {PERIOD_VARIABLE: str(period)}
 

@@ -30,7 +30,7 @@ CONTAINER = {
     "LINES": "first\nsecond\n",
     "QUOTES": """ 'single' "double" `back` $HOME \\ """,
     "EMPTY": "",
-    "HVD_GRACE": "77",
+    "HVD_GRACE_SECONDS": "77",
     "HVD_WORKERS": "40",
     "NOT_UTF_8": os.fsdecode(b"\xff\xfe"),
 }

@@ -182,7 +182,7 @@ def test_worker_that_is_asked_to_end_saves_what_is_kept_in_its_memory(
     notices: object, content: str
 ) -> None:
     """A planned end is no crash; also where ranks do not end before the kubelet kills them."""
-    with start_agent(HVD_GRACE="2") as worker:
+    with start_agent(HVD_GRACE_SECONDS="2") as worker:
         root = worker.pod.root
         with running_rank(worker, content=content):
             worker.process.terminate()
@@ -204,7 +204,10 @@ signal.signal(signal.SIGTERM, end)
 
 def test_what_a_rank_keeps_after_the_worker_has_saved_is_saved_as_well(notices: object) -> None:
     content = f"import os\n{LATE}{KEEPS}"
-    with start_agent(HVD_GRACE="4") as worker, running_rank(worker, content=content) as rank:
+    with (
+        start_agent(HVD_GRACE_SECONDS="4") as worker,
+        running_rank(worker, content=content) as rank,
+    ):
         worker.process.terminate()
         assert rank.wait() == 143
         rank.close()
