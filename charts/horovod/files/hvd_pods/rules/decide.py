@@ -14,6 +14,7 @@ from hvd_pods.rules import (
     handover,
     job_state,
     kept_workers,
+    launch,
     missing_workers,
     newcomers,
     rank_notices,
@@ -21,7 +22,6 @@ from hvd_pods.rules import (
     run_end,
     session_lease,
     stalls,
-    training,
 )
 from hvd_pods.rules.decision import Decision
 from hvd_pods.rules.effects import (
@@ -178,14 +178,14 @@ def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
 
 def _follow_workers(decision: Decision) -> None:
     """Update the running launch after workers have come or gone."""
-    training.on_workers(decision)
+    launch.on_workers(decision)
     newcomers.await_newcomers(decision)
 
 
 def on_delivered(decision: Decision, event: Delivered) -> None:
     """Begin the launch whose workers have the user's code."""
     if decision.state.activity == Activity.DELIVERING:
-        training.begin(decision, event)
+        launch.begin(decision, event)
         newcomers.note_size(decision)
         newcomers.await_newcomers(decision)
 
@@ -209,7 +209,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
         decision.attempt = replace(decision.attempt, problem=NotANumberError())
-    training.warn_of_nan(decision)
+    launch.warn_of_nan(decision)
     problem = decision.attempt.problem
     lost_to = decision.record_lock.lost_to
     if lost_to and problem:
@@ -244,7 +244,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
     """Handle the state of the Job, for the present activity or for ranks that may continue."""
     if event.is_for_orphans:
         if TimerKind.LEAVE in decision.state.timers:
-            training.interrupt(decision, event.job)
+            launch.interrupt(decision, event.job)
         return
     decision.state = replace(decision.state, job=event.job)
     record_lock.check_holder(decision, event.record)
@@ -374,7 +374,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
     decision.state = replace(decision.state, is_terminating=True, terminating_since=decision.now)
     decision.add_effects(Interrupt())
     if decision.state.activity == Activity.TRAINING:
-        training.terminate(decision)
+        launch.terminate(decision)
         return
     decision.log("this pod is terminating")
     if decision.state.activity == Activity.WAITING_FOR_WORKERS:
@@ -403,10 +403,10 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.GROW: newcomers.prepare,
     TimerKind.PODS: attempt_workers.list_pods,
     TimerKind.RESUME: attempt_workers.start_if_possible,
-    TimerKind.LOSS: training.on_workers,
+    TimerKind.LOSS: launch.on_workers,
     TimerKind.STALLS: stalls.report_stalls,
     TimerKind.UNFINISHED: stalls.report_unfinished,
-    TimerKind.LEAVE: training.interrupt,
+    TimerKind.LEAVE: launch.interrupt,
     TimerKind.KILL: lambda decision: decision.add_effects(EndLauncher(kills=True)),
     TimerKind.END: lambda decision: decision.add_effects(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
@@ -443,13 +443,13 @@ HANDLERS: Mapping[type, Handler] = dict(
         _on(NoticeTaken, rank_notices.on_notice),
         _on(RankMissing, stalls.on_missing_rank),
         _on(StacksShown, stalls.end_stalled),
-        _on(RanksChecked, training.on_ranks_checked),
-        _on(RanksAskedToEnd, training.on_ranks_asked_to_end),
-        _on(ProgressReported, training.on_progress),
-        _on(WorkerReached, training.on_worker_reached),
-        _on(LauncherNotStarted, training.on_not_started),
-        _on(LauncherEnded, training.on_launcher_ended),
-        _on(CauseFound, training.on_cause),
+        _on(RanksChecked, launch.on_ranks_checked),
+        _on(RanksAskedToEnd, launch.on_ranks_asked_to_end),
+        _on(ProgressReported, launch.on_progress),
+        _on(WorkerReached, launch.on_worker_reached),
+        _on(LauncherNotStarted, launch.on_not_started),
+        _on(LauncherEnded, launch.on_launcher_ended),
+        _on(CauseFound, launch.on_cause),
         _on(AttemptOver, on_attempt_ends),
         _on(ProgressStopped, on_progress_stopped),
         _on(WorkersScaled, on_workers_scaled),

@@ -44,10 +44,10 @@ from hvd_pods.rules.events import (
     WorkerProblem,
     WorkerReached,
 )
+from hvd_pods.rules.launch import TERMINATED
 from hvd_pods.rules.launch_abort import RESTART_GRACE_PERIOD_SECONDS
 from hvd_pods.rules.run_state import Activity
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.training import TERMINATED
 from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.shared.no_answer import NoAnswer
 from hvd_pods.shared.notice_kinds import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
