@@ -29,6 +29,7 @@ STEP = "hvdchart_step"
 
 def begin(rank: int) -> None:
     """Count from the import of the framework on; do nothing outside of a run."""
+    # The name is not imported from shared/contract.py: a script sees no other module of the chart.
     folder = os.environ.get("HVD_METRICS_DIR")
     if not folder:
         return
