@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.repository import DOCS, ROOT
@@ -79,6 +80,12 @@ def test_package_names_each_python_of_the_checks_that_has_run() -> None:
         python for python in matrix("checks", "unit")["python"] if python not in never_run
     ]
     assert project["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_failed_program_of_a_pipe_fails_the_step(name: str) -> None:
+    """GitHub starts bash with pipefail only where a workflow asks for bash."""
+    assert WORKFLOWS[name]["defaults"] == {"run": {"shell": "bash"}}
 
 
 def test_page_names_the_files_for_which_a_workflow_runs() -> None:
