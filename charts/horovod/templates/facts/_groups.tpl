@@ -60,7 +60,7 @@ Call with (dict "into" $copyOfTheWorker "from" $valuesOfTheGroup).
   spares          the workers that wait
   fewestWorkers   the workers without which the run does not continue
   mayLoseWorkers  whether the run continues without a worker: a group has spares, or a minimum below its
-                  number, as Run.is_elastic in hvd_pods/shared/run.py says, too (ADR 28)
+                  number, which is the rule of Run.is_elastic in hvd_pods/shared/run.py, too (ADR 28)
 */}}
 {{- define "horovod.prepareSizes" -}}
 {{- $ranks := 0 -}}

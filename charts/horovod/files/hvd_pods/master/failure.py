@@ -49,7 +49,7 @@ class LauncherReport(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence about a launcher that has ended with `code`.
+    """The evidence about a launcher that has ended with `exit_code`.
 
     since: earlier evidence is not the cause. lines and exceptions: of the error output, since then.
     exception_notices: those of ranks about exceptions (rank/exception_notice.py). exit_notices:

@@ -24,7 +24,7 @@ class ProgramListener(NamedTuple):
 class Program:
     """A program below a supervisor (worker/supervisor.py). Raises OSError if it cannot start.
 
-    `code` is None until the program and all its descendants have ended. It is negative for a
+    `exit_code` is None until the program and all its descendants have ended. It is negative for a
     signal. `has_ended`: all of the program's output has been read, too.
     """
 
