@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -166,9 +167,10 @@ def _tree_at(revision: str, root: Path) -> Iterator[Path]:
     The place is always the same: mypy reuses what it knows of a place, from commit to commit.
     """
     tree = root / "build" / "commit"
-    # One is left there when the process is killed.
+    # A process that was killed leaves the folder, and git's entry even when the folder is removed.
     if tree.exists():
-        _git(root, "worktree", "remove", "--force", str(tree))
+        shutil.rmtree(tree)
+    _git(root, "worktree", "prune")
     _git(root, "worktree", "add", "--quiet", "--detach", str(tree), revision)
     try:
         yield tree

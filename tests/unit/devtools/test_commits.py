@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -133,6 +134,18 @@ def test_each_commit_is_checked_with_its_own_files(repository: Path) -> None:
     assert [*problems_since("HEAD", repository)] == []
     trees = ["git", "-C", str(repository), "worktree", "list"]
     assert len(subprocess.check_output(trees, text=True).splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_folder_left", [True, False])
+def test_checks_after_a_killed_one_begin_anew(repository: Path, *, is_folder_left: bool) -> None:
+    tree = repository / "build" / "commit"
+    command = ["git", "-C", str(repository), "worktree", "add", "--quiet", "--detach", str(tree)]
+    subprocess.run(command, check=True)
+    shutil.rmtree(tree)
+    if is_folder_left:
+        tree.mkdir()
+    assert [*problems_since("HEAD", repository)] == []
+    assert not tree.exists()
 
 
 def test_commits_that_blame_leaves_out_are_those_of_the_history(repository: Path) -> None:
