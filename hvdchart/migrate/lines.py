@@ -36,6 +36,8 @@ LAUNCHERS = (*MPI_LAUNCHERS, SRUN, "torchrun")
 WORKER_MINIMUM = "worker.minimum"
 _LAUNCH_OPTIONS = "launch.options"
 _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("launchers.json").read_text("utf-8"))
+# Those that read -p22 as -p 22. In Open MPI, -xterm is an option.
+_GLUED = (horovodrun.NAME, SRUN)
 # Folders that every PATH has.
 _IN_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
@@ -182,7 +184,8 @@ def _parse_option(words: Sequence[str], line: LauncherLine) -> int:
         is_long = words[0].startswith("--")
         options = {name: entry for name, entry in options.items() if (len(name) > 1) == is_long}
     try:
-        option = take_option(words, 0, options, line.launcher)
+        is_glued = line.launcher in _GLUED
+        option = take_option(words, 0, options, line.launcher, is_glued=is_glued)
         _add_option(option, line)
     except UnknownOptionError as error:
         if line.launcher == SRUN:

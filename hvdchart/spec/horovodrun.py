@@ -21,8 +21,6 @@ from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 
 NAME = "horovodrun"
-# The launchers for which -p22 is -p 22. In Open MPI, -xterm is an option.
-_GLUED = (NAME, "srun")
 _OPTIONS_FILE = Path(__file__).with_name("horovodrun.json")
 _AT: KeyPath = ("train", "command")
 
@@ -76,12 +74,15 @@ def take_option(
     index: int = 0,
     options: Mapping[str, dict[str, Any]] | None = None,
     program: str = NAME,
+    *,
+    is_glued: bool = True,
 ) -> LauncherOption:
     """Return the option that begins at `index`.
 
     Raises UnknownOptionError, and HorovodrunError for a wrong number of values.
 
-    `options` are those of another program, by name.
+    `options` are those of another program, by name. `is_glued` is whether a letter and its value
+    may be one word, as for argparse: -p22 is -p 22.
     """
     table = horovodrun_options() if options is None else options
     word = words[index]
@@ -89,7 +90,7 @@ def take_option(
     has_value = bool(equals)
     entry = table.get(option_name(word), {})
     by_letter = table.get(word[1:2], {})
-    if not entry and program in _GLUED and word[:2] != "--" and by_letter.get("arguments") == 1:
+    if not entry and is_glued and word[:2] != "--" and by_letter.get("arguments") == 1:
         entry = by_letter
         name = word[:2]
         has_value = True
