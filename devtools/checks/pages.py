@@ -91,7 +91,7 @@ def name_problems(line: str) -> Iterator[str]:
 
 def path_problems(code: str) -> Iterator[str]:
     """Yield the path that a text names as code and that does not exist."""
-    for form, folder in ((CHART_PATH, CHART), (PROGRAM_PATH, CHART / "files" / "hvd_pods")):
+    for form, folder in ((CHART_PATH, CHART), (PROGRAM_PATH, POD_PROGRAMS)):
         if form.fullmatch(code) and not (folder / code).is_file():
             yield f"{code}: {folder.relative_to(ROOT)} has no such file"
     if PATH.fullmatch(code) and code not in NO_PATHS:

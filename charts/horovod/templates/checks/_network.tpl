@@ -18,14 +18,14 @@
 
 {{/* Ports that Kubernetes itself uses on nodes. */}}
 {{- define "horovod.checkNodePorts" -}}
-{{- range $key := ternary (list "agent" "metrics") (list "agent") .facts.values.metrics.enabled -}}
-  {{- $port := int (get $.facts.values $key).port -}}
+{{- range $key, $text := include "horovod.chartPorts" . | fromYaml -}}
+  {{- $port := int $text -}}
   {{- $isOfControlPlane := has $port (list 2379 2380 6443) -}}
   {{- $isOfNodeComponent := and (ge $port 10248) (le $port 10259) -}}
   {{- $isOfService := and (ge $port 30000) (le $port 32767) -}}
   {{- if and $.facts.values.hostNetwork (or $isOfControlPlane $isOfNodeComponent $isOfService) -}}
     {{- include "horovod.refuse" (dict
-      "what" (printf "hostNetwork is true but %s.port is %d" $key $port)
+      "what" (printf "hostNetwork is true but %s is %d" $key $port)
       "why" "Kubernetes uses that port on nodes (etcd, API server, kubelet, kube-proxy or node ports)"
       "do" "choose another port") -}}
   {{- end -}}
@@ -38,6 +38,7 @@ two dependencies of one release, whose labels have two names.
 */}}
 {{- define "horovod.checkPortsInUse" -}}
 {{- $labels := include "horovod.releaseLabels" . | fromYaml -}}
+{{- $ports := include "horovod.chartPorts" . | fromYaml -}}
 {{- if .facts.values.hostNetwork -}}
   {{- range $owner, $group := omit .facts.podValues "master" -}}
     {{- range $set := $.facts.statefulSets -}}
@@ -47,7 +48,7 @@ two dependencies of one release, whose labels have two names.
       {{- $isApart := include "horovod.selectsOtherNodes" $nodes -}}
       {{- if and $pod.hostNetwork .spec.replicas (not $isOwn) (not $isApart) -}}
         {{- $taken := include "horovod.portsOfPod" $pod | fromYamlArray -}}
-        {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
+        {{- range $key, $port := $ports -}}
           {{- if has $port $taken -}}
             {{- include "horovod.refuse" (dict
               "what" (printf "hostNetwork is true and %s is %s" $key $port)
@@ -63,10 +64,11 @@ two dependencies of one release, whose labels have two names.
 
 {{/* In one pod, a port has one container. */}}
 {{- define "horovod.checkPortsOfPod" -}}
+{{- $ports := include "horovod.chartPorts" . | fromYaml -}}
 {{- range $owner, $group := omit .facts.podValues "master" -}}
   {{- range $list, $field := dict "extraContainers" "containers" "initContainers" "initContainers" -}}
     {{- $taken := include "horovod.portsOfPod" (dict $field (get $group $list)) | fromYamlArray -}}
-    {{- range $key, $port := include "horovod.chartPorts" $ | fromYaml -}}
+    {{- range $key, $port := $ports -}}
       {{- if has $port $taken -}}
         {{- include "horovod.refuse" (dict
           "what" (printf "%s is %s but %s.%s has that port" $key $port $owner $list)
